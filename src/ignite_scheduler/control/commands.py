@@ -1,0 +1,52 @@
+"""What the controller wants done. Commands are imperatives; carrying one out twice does no harm, since each names its epoch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ignite_scheduler.policy.candidates import Candidate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanJob:
+    """Make the job's candidates for these devices; answer with JobPlanned or JobRefused."""
+
+    job_id: str
+    device_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartGang:
+    """Start the job's processes on exactly these devices, all or none.
+
+    ``device_ids`` are in the order in which the candidate's plan names its representatives (``plan.device_ids``); for a
+    throughput-table job in the order of its demand. ``saved`` units of work are already done.
+    """
+
+    job_id: str
+    epoch: int
+    candidate: Candidate
+    device_ids: tuple[str, ...]
+    saved: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopGang:
+    """End the job's processes. ``save`` asks for a checkpoint first."""
+
+    job_id: str
+    epoch: int
+    save: bool
+    cause: Literal["preempted", "cancelled", "lost", "stale"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetTimer:
+    """Send TimerFired at the given time; a timer of the same id is replaced."""
+
+    timer_id: str
+    at: float
+
+
+Command = PlanJob | StartGang | StopGang | SetTimer

@@ -1,0 +1,61 @@
+"""The nouns: layer graph, devices, cluster and links, job, plan. Frozen values that know no durations of their own."""
+
+from ignite_scheduler.model.cluster import Cluster, Device, Link, LinkRule, Node
+from ignite_scheduler.model.job import (
+    Batch,
+    Checkpointing,
+    Evaluation,
+    Job,
+    LearningRateSchedule,
+    MemoryFactors,
+    Optimizer,
+    PipelineChoice,
+    QueueTerms,
+    Reference,
+    Resources,
+)
+from ignite_scheduler.model.plan import (
+    Alternative,
+    Bottleneck,
+    Bound,
+    Infeasible,
+    Plan,
+    Prediction,
+    Share,
+    Stage,
+    Unused,
+)
+from ignite_scheduler.model.profile import MODEL_INPUT, Layer, LayerInput, LayerTimes, Profile
+
+__all__ = [
+    "MODEL_INPUT",
+    "Alternative",
+    "Batch",
+    "Bottleneck",
+    "Bound",
+    "Checkpointing",
+    "Cluster",
+    "Device",
+    "Evaluation",
+    "Infeasible",
+    "Job",
+    "Layer",
+    "LayerInput",
+    "LayerTimes",
+    "LearningRateSchedule",
+    "Link",
+    "LinkRule",
+    "MemoryFactors",
+    "Node",
+    "Optimizer",
+    "PipelineChoice",
+    "Plan",
+    "Prediction",
+    "Profile",
+    "QueueTerms",
+    "Reference",
+    "Resources",
+    "Share",
+    "Stage",
+    "Unused",
+]
