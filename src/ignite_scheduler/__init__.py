@@ -1,0 +1,1 @@
+"""IgNITE: plan, schedule and run pipeline-parallel training over unlike devices."""
