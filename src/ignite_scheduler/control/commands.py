@@ -10,9 +10,14 @@ from ignite_scheduler.policy.candidates import Candidate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanJob:
-    """Make the job's candidates for these devices; answer with JobPlanned or JobRefused."""
+    """Make the job's candidates for these devices; answer with JobPlanned or JobRefused that repeat ``planning``.
+
+    ``planning`` counts the plannings of this job, from 1: only the answer to the last one is taken, since the set of
+    devices may have changed meanwhile.
+    """
 
     job_id: str
+    planning: int
     device_ids: tuple[str, ...]
 
 
@@ -33,7 +38,11 @@ class StartGang:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopGang:
-    """End the job's processes. ``save`` asks for a checkpoint first."""
+    """End the job's processes. ``save`` asks for a checkpoint first.
+
+    Every stop is answered by exactly one of GangStopped, GangFailed and GangFinished (if the work was done first); a
+    ``stale`` gang's answer is not waited for.
+    """
 
     job_id: str
     epoch: int
@@ -43,7 +52,11 @@ class StopGang:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetTimer:
-    """Send TimerFired at the given time; a timer of the same id is replaced."""
+    """Send TimerFired at the given time, after the other events of that instant; a timer of the same id is replaced.
+
+    ``at`` may be the time of the event that is being handled: such a timer closes the instant, so that a policy sees all
+    that happened in it at once.
+    """
 
     timer_id: str
     at: float

@@ -1,6 +1,7 @@
 """What can happen, seen from the controller. Each event carries its own time: the controller reads no clock.
 
-Events are past participles. ``epoch`` is the attempt number of a gang, from 1; an answer about an old epoch is late and does no harm.
+Events are past participles. ``epoch`` is the attempt number of a gang, from 1; an answer about an old epoch is late
+and does no harm.
 """
 
 from __future__ import annotations
@@ -29,10 +30,14 @@ class JobSubmitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlanned:
-    """The answer to :class:`~ignite_scheduler.control.commands.PlanJob`: a Pareto set, never empty."""
+    """The answer to :class:`~ignite_scheduler.control.commands.PlanJob`: a Pareto set, never empty.
+
+    ``planning`` repeats the command's number; an answer to an older planning does no harm.
+    """
 
     at: float
     job_id: str
+    planning: int
     candidates: tuple[Candidate, ...]
 
 
@@ -42,6 +47,7 @@ class JobRefused:
 
     at: float
     job_id: str
+    planning: int
     reason: Infeasible
 
 
