@@ -1,1 +1,36 @@
+"""What a choice costs: seconds, bytes, money, joules. Knows nothing of which choice is good.
 
+:func:`evaluate` is the one place where a choice (split, devices, microbatches, schedule) becomes a plan with figures.
+"""
+
+from ignite_scheduler.cost.communication import cut_bytes, ring_seconds
+from ignite_scheduler.cost.compute import LayerSeconds, layer_seconds
+from ignite_scheduler.cost.iteration import Assignment, evaluate, microbatch_sizes, stage_durations
+from ignite_scheduler.cost.memory import (
+    byte_scale,
+    element_bytes,
+    memory_factors,
+    resolved_precision,
+    stage_memory,
+    stage_parameters,
+)
+from ignite_scheduler.cost.money import energy_per_step, price_per_second
+
+__all__ = [
+    "Assignment",
+    "LayerSeconds",
+    "byte_scale",
+    "cut_bytes",
+    "element_bytes",
+    "energy_per_step",
+    "evaluate",
+    "layer_seconds",
+    "memory_factors",
+    "microbatch_sizes",
+    "price_per_second",
+    "resolved_precision",
+    "ring_seconds",
+    "stage_durations",
+    "stage_memory",
+    "stage_parameters",
+]

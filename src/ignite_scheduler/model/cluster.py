@@ -17,9 +17,9 @@ FREE_BANDWIDTH = math.inf
 class Device:
     """One accelerator (or CPU) that holds stages.
 
-    ``memory`` is what our stages may fill: it is already net of what others use and of the reserve. ``speed`` relates to
-    the profile's reference kind; None where the kind's own times or the catalogue must do. ``price`` is money per second held,
-    powers are in watts; None = unknown.
+    ``memory`` is what our stages may fill: it is already net of what others use and of the reserve. ``speed`` relates
+    to the profile's reference kind; None where the kind's own times or the catalogue must do. ``price`` is money per
+    second held, powers are in watts; None = unknown.
     """
 
     id: str
@@ -63,8 +63,8 @@ class Link:
 class LinkRule:
     """One line of the cluster file's ``links``: for which ordered pairs, which link.
 
-    ``sources`` and ``targets`` hold names of nodes or ids of devices; None = all. ``both_ways`` also covers the pairs turned
-    round. ``within`` limits the rule to pairs inside one node. Later rules win over earlier ones.
+    ``sources`` and ``targets`` hold names of nodes or ids of devices; None = all. ``both_ways`` also covers the pairs
+    turned round. ``within`` limits the rule to pairs inside one node. Later rules win over earlier ones.
     """
 
     bandwidth: float

@@ -40,7 +40,8 @@ class Layer:
     """The smallest unit that the planner may place.
 
     Bytes and FLOPs are for one sample, parameters apart. ``times`` maps kind of device → samples in a microbatch →
-    :class:`LayerTimes`.
+    :class:`LayerTimes`. ``update`` maps the name of an optimizer to the seconds of its update of this layer on the
+    reference kind, where that was measured.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Layer:
     backward_flops: float | None = None
     times: Mapping[str, Mapping[int, LayerTimes]]
     inputs: tuple[LayerInput, ...]
+    update: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +62,8 @@ class Profile:
 
     ``layers`` stand in a topological order of the graph (readers sort them; a cycle is refused). ``reference`` is the
     kind to which the ``speed`` of a device without times of its own relates. ``tied`` lists groups of layers that
-    share one weight. ``provenance`` says where and how it was measured.
+    share one weight. ``action_overhead`` is what the engine adds to each action, in seconds on the reference kind,
+    where that was measured. ``provenance`` says where and how it was measured.
     """
 
     name: str
@@ -68,6 +71,7 @@ class Profile:
     reference: str | None
     layers: tuple[Layer, ...]
     tied: tuple[tuple[str, ...], ...] = ()
+    action_overhead: float = 0.0
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def index(self, name: str) -> int:

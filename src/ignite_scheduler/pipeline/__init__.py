@@ -15,7 +15,7 @@ from ignite_scheduler.pipeline.schedules import (
     make_schedule,
     parse_schedule,
 )
-from ignite_scheduler.pipeline.timeline import Durations, Edge, Interval, Timeline, Transfer, timeline
+from ignite_scheduler.pipeline.timeline import Durations, Edge, Interval, Reduction, Timeline, Transfer, timeline
 from ignite_scheduler.pipeline.validation import validate
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Durations",
     "Edge",
     "Interval",
+    "Reduction",
     "Schedule",
     "Timeline",
     "Transfer",

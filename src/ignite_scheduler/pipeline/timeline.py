@@ -51,18 +51,27 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reduction:
+    """An all-reduce between ``stages``: starts when the last of them has done its last action, takes ``seconds``."""
+
+    stages: tuple[int, ...]
+    seconds: Number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Durations:
     """Seconds of everything in one iteration.
 
     ``forward``, ``backward`` and ``weight_backward`` have shape [stage][microbatch]; ``backward`` is the whole pass and
     ``weight_backward`` the part of it that belongs to the weights (only needed for split backwards). ``finish`` has one
-    entry per stage.
+    entry per stage: the optimizer update. ``reductions`` happen before it, one after the other on each stage.
     """
 
     forward: tuple[tuple[Number, ...], ...]
     backward: tuple[tuple[Number, ...], ...]
     edges: tuple[Edge, ...]
     finish: tuple[Number, ...]
+    reductions: tuple[Reduction, ...] = ()
     weight_backward: tuple[tuple[Number, ...], ...] | None = None
 
     def of(self, action: Action) -> Number:
@@ -266,7 +275,12 @@ class _Loop:
         for interval in self.intervals:
             stage = interval.action.stage_index
             last[stage] = max(last[stage], interval.end)
-        finishes = tuple((end, end + extra) for end, extra in zip(last, self.durations.finish, strict=True))
+        ready = list(last)
+        for reduction in self.durations.reductions:
+            end = max(ready[stage] for stage in reduction.stages) + reduction.seconds
+            for stage in reduction.stages:
+                ready[stage] = end
+        finishes = tuple((a, b + extra) for a, b, extra in zip(last, ready, self.durations.finish, strict=True))
         return Timeline(
             schedule=self.schedule,
             intervals=tuple(self.intervals),

@@ -1,0 +1,79 @@
+"""Seconds of one layer on one device for a microbatch of u samples."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ignite_scheduler.model import Device, Layer, LayerTimes, Profile
+
+
+class LayerSeconds(NamedTuple):
+    """Seconds of one layer for one microbatch, and which figures they come from.
+
+    ``weight_backward`` is the part of ``backward`` that belongs to the weights: half where it was not measured apart.
+    """
+
+    forward: float
+    backward: float
+    weight_backward: float
+    source: str
+
+
+def layer_seconds(profile: Profile, layer_index: int, device: Device, samples: int) -> LayerSeconds | None:
+    """Seconds of a layer on a device for ``samples`` samples; None where no figure applies to the device.
+
+    In this order: the profile's times for the device's kind; its reference times ÷ the device's ``speed``; a roofline,
+    max(FLOPs ÷ peak FLOP/s, bytes moved ÷ memory bandwidth). A device of the reference kind with a ``speed`` of its own
+    (an emulated one) is scaled too.
+
+    Notes
+    -----
+    Between measured sizes linear; beyond them affine through the two nearest, never negative, never falling with the
+    size; a single measured size scales in proportion. Every measured curve is taken part by part (forward, backward).
+    """
+    layer = profile.layers[layer_index]
+    scaled = device.speed is not None and profile.reference is not None
+    own = layer.times.get(device.kind)
+    if own and not (scaled and device.kind == profile.reference):
+        return _from_table(own, samples, 1.0, f"measured on {device.kind}")
+    reference = layer.times.get(profile.reference) if profile.reference is not None else None
+    if reference and device.speed is not None:
+        return _from_table(reference, samples, device.speed, f"{profile.reference} ÷ speed {device.speed:g}")
+    return _roofline(layer, device, samples)
+
+
+def _from_table(table: Mapping[int, LayerTimes], samples: int, speed: float, source: str) -> LayerSeconds:
+    sizes = sorted(table)
+    forward = _interpolate(sizes, [table[u].forward for u in sizes], samples) / speed
+    backward = _interpolate(sizes, [table[u].backward for u in sizes], samples) / speed
+    weights = [w for u in sizes if (w := table[u].weight_backward) is not None]
+    if len(weights) == len(sizes):
+        weight = min(_interpolate(sizes, weights, samples) / speed, backward)
+    else:
+        weight = backward / 2
+    return LayerSeconds(forward, backward, weight, source)
+
+
+def _interpolate(sizes: list[int], values: list[float], samples: int) -> float:
+    if len(sizes) == 1:
+        return values[0] * samples / sizes[0]
+    right = min(max(bisect_left(sizes, samples), 1), len(sizes) - 1)
+    left = right - 1
+    slope = (values[right] - values[left]) / (sizes[right] - sizes[left])
+    if sizes[left] <= samples <= sizes[right]:
+        return values[left] + slope * (samples - sizes[left])
+    slope = max(slope, 0.0)
+    anchor = left if samples < sizes[left] else right
+    return max(values[anchor] + slope * (samples - sizes[anchor]), 0.0)
+
+
+def _roofline(layer: Layer, device: Device, samples: int) -> LayerSeconds | None:
+    if device.peak_flops is None or device.memory_bandwidth is None or layer.forward_flops is None:
+        return None
+    backward_flops = layer.backward_flops if layer.backward_flops is not None else 2 * layer.forward_flops
+    moved = layer.parameter_bytes + samples * (layer.activation_bytes + layer.output_bytes)
+    forward = max(samples * layer.forward_flops / device.peak_flops, moved / device.memory_bandwidth)
+    backward = max(samples * backward_flops / device.peak_flops, 2 * moved / device.memory_bandwidth)
+    return LayerSeconds(forward, backward, backward / 2, f"roofline of {device.kind} at its peak figures")
