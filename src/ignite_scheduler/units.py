@@ -37,6 +37,7 @@ DURATION_UNITS: Final[Mapping[str, float]] = {
 }
 PRICE_UNITS: Final[Mapping[str, float]] = {"/h": 1 / 3600.0, "/s": 1.0, "/min": 1 / 60.0, "/d": 1 / 86400.0}
 POWER_UNITS: Final[Mapping[str, float]] = {"mW": 1e-3, "W": 1.0, "kW": 1e3}
+FLOPS_UNITS: Final[Mapping[str, float]] = {p + "FLOP/s": f for p, f in _DECIMAL.items()}
 
 _QUANTITY: Final = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(\S*)\s*")
 
@@ -118,6 +119,15 @@ def parse_power(text: object) -> float:
     250.0
     """
     return _positive(_parse(text, POWER_UNITS, "power", ("250W",)), text, "power", zero=True)
+
+
+def parse_flops(text: object) -> float:
+    """FLOP/s of a text such as ``19.5TFLOP/s``.
+
+    >>> parse_flops("2GFLOP/s")
+    2000000000.0
+    """
+    return _positive(_parse(text, FLOPS_UNITS, "computing rate", ("19.5TFLOP/s",)), text, "computing rate", zero=False)
 
 
 def _print(value: float, scale: tuple[tuple[str, float], ...]) -> str:
