@@ -109,7 +109,7 @@ def name_dropouts(model: nn.Module) -> None:
 def key_dropouts(model: nn.Module) -> None:
     """Put a :class:`KeyedDropout` in place of each ``nn.Dropout…`` inside ``model``, and name all of them."""
     for parent in list(model.modules()):
-        for name, child in list(parent.named_children()):
+        for name, child in list(parent._modules.items()):  # named_children() would skip a module that stands twice
             if isinstance(child, nn.Dropout1d | nn.Dropout2d | nn.Dropout3d):
                 setattr(parent, name, KeyedDropout(child.p, whole_channels=True))
             elif isinstance(child, nn.Dropout):

@@ -1,0 +1,115 @@
+"""Chains: models as an ordered list of named layers, which is what a pipeline cuts.
+
+A chain is an ``nn.Sequential``; each child is one layer, its name is the layer's name.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+
+import torch
+from torch import Tensor, nn
+
+from ignite_scheduler.errors import InputError, InvariantError
+from ignite_scheduler.zoo.dropout import key_dropouts
+
+_UNKEYED_DROPOUTS = (nn.AlphaDropout, nn.FeatureAlphaDropout, nn.MultiheadAttention, nn.RNNBase)
+"""Modules that draw random masks inside, where they cannot be keyed by sample."""
+
+
+def layers(chain: nn.Sequential) -> tuple[tuple[str, nn.Module], ...]:
+    """(name, module) of each layer, in order. Unlike ``named_children`` it keeps a module that stands twice."""
+    return tuple((name, module) for name, module in chain._modules.items() if module is not None)
+
+
+def as_chain(module: object, source: str) -> nn.Sequential:
+    """The module as a chain of its children; dropout is replaced by the keyed one.
+
+    Parameters
+    ----------
+    module
+        An ``nn.Sequential`` or ``nn.ModuleList``, or a module whose forward runs its children one after the other.
+    source
+        Where it came from, for messages.
+
+    Raises
+    ------
+    InputError
+        It is no module, has no children, keeps parameters outside of them, uses one layer with parameters twice, or
+        draws random masks that cannot be keyed by sample.
+    """
+    if not isinstance(module, nn.Module):
+        raise InputError(
+            f"{source} must return an nn.Sequential (its children are the layers), found {type(module).__name__}"
+        )
+    children = [(name, child) for name, child in module._modules.items() if child is not None]
+    if not children:
+        raise InputError(f"{source} returned a {type(module).__name__} without children: there is no layer to place")
+    own = [name for name, _ in module.named_parameters(recurse=False)]
+    own += [name for name, _ in module.named_buffers(recurse=False)]
+    if own:
+        raise InputError(
+            f"{source}: {type(module).__name__} keeps {', '.join(own)} outside of its layers; "
+            "move them into a child module, so that each belongs to one stage"
+        )
+    chain = nn.Sequential(OrderedDict(_distinct(children, source)))
+    _check_masks(chain, source)
+    key_dropouts(chain)
+    return chain
+
+
+def _distinct(children: list[tuple[str, nn.Module]], source: str) -> list[tuple[str, nn.Module]]:
+    """Children where each is an object of its own: stateless ones that stand twice are copied."""
+    seen: dict[int, str] = {}
+    result = []
+    for name, child in children:
+        first = seen.setdefault(id(child), name)
+        if first != name:
+            if any(True for _ in child.parameters()) or any(True for _ in child.buffers()):
+                raise InputError(
+                    f"{source}: layers {first!r} and {name!r} are one module; give each weights of its own"
+                )
+            child = copy.deepcopy(child)  # noqa: PLW2901  # the copy stands in for the second use
+        result.append((name, child))
+    return result
+
+
+def _check_masks(chain: nn.Sequential, source: str) -> None:
+    """Refuse modules that would draw random masks which depend on how the batch is cut."""
+    for path, module in chain.named_modules():
+        if isinstance(module, _UNKEYED_DROPOUTS) and float(getattr(module, "dropout", getattr(module, "p", 0.0))) > 0:
+            raise InputError(
+                f"{source}: {type(module).__name__} at {path!r} draws masks that would depend on how the batch is cut; "
+                "set its dropout to 0 and put an nn.Dropout after it"
+            )
+
+
+def tied_layers(chain: nn.Sequential) -> tuple[tuple[str, ...], ...]:
+    """Groups of layers that share a parameter, each with two names or more, in order of the chain."""
+    holders: dict[int, list[str]] = {}
+    for name, module in layers(chain):
+        for parameter in module.parameters():
+            holders.setdefault(id(parameter), []).append(name)
+    return tuple(dict.fromkeys(tuple(names) for names in holders.values() if len(names) > 1))
+
+
+def apply_layer(name: str, module: nn.Module, inputs: Tensor) -> Tensor:
+    """Output of one layer.
+
+    Raises
+    ------
+    InputError
+        The layer fails, or returns other than one tensor; the message names it and the shape of its input.
+    """
+    where = f"layer {name!r} with an input of shape {tuple(inputs.shape)} ({inputs.dtype})"
+    try:
+        output = module(inputs)
+    except (InputError, InvariantError):
+        raise
+    except Exception as error:  # whatever a user's layer raises is told with the place
+        reason = str(error).strip().splitlines()
+        raise InputError(f"{where} fails: {type(error).__name__}: {reason[0] if reason else ''}") from error
+    if not isinstance(output, torch.Tensor):
+        raise InputError(f"{where} returns a {type(output).__name__}; a layer of a chain returns one tensor")
+    return output

@@ -1,0 +1,206 @@
+"""From references in documents to models, data sets and losses. torch is imported only when something is built."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from ignite_scheduler.errors import ExternalError, InputError
+from ignite_scheduler.model import Reference
+from ignite_scheduler.zoo.catalogue import DATASETS, LOSSES, MODELS, Entry
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+class Samples(Protocol):
+    """A map-style data set: item i is (input, target)."""
+
+    def __len__(self) -> int:
+        """Number of samples."""
+
+    def __getitem__(self, index: int, /) -> Any:
+        """Input and target of one sample."""
+
+
+_DOTTED: Final = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
+_MODULE_ATTRIBUTE: Final = re.compile(rf"({_DOTTED}):({_DOTTED})", re.ASCII)
+
+
+def build(reference: Reference, *, seed: int | None = None) -> nn.Sequential:
+    """The model as a chain, freshly initialised; its dropout is keyed by sample.
+
+    Parameters
+    ----------
+    reference
+        ``zoo`` (a name of :data:`MODELS`) or ``module`` (``pkg.mod:build``), with ``args``.
+    seed
+        Seed of the fresh weights: with the same one every process builds the same model, and torch's own random state
+        is left as it was. None = draw from that state.
+
+    Raises
+    ------
+    InputError
+        Unknown name or argument, a module that cannot be imported or called, or a result that is no chain.
+    ExternalError
+        torch is not installed.
+    """
+    torch = _torch()
+    from ignite_scheduler.zoo.chain import as_chain
+
+    if seed is None:
+        return as_chain(original(reference), describe(reference))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return as_chain(original(reference), describe(reference))
+
+
+def original(reference: Reference) -> Any:
+    """What the reference's function returns, before it is made a chain."""
+    return _called(reference, MODELS, "model")
+
+
+def dataset(reference: Reference) -> Samples:
+    """The map-style data set: ``len()`` samples, item i is (input, target).
+
+    Raises
+    ------
+    InputError
+        Unknown name or argument, or a result that has no length or no items.
+    """
+    _torch()
+    result = _called(reference, DATASETS, "data set")
+    if not hasattr(result, "__len__") or not hasattr(result, "__getitem__"):
+        raise InputError(
+            f"{describe(reference)} must return a map-style data set (with __len__ and __getitem__), "
+            f"found {type(result).__name__}"
+        )
+    if len(result) < 1:
+        raise InputError(f"{describe(reference)} returned a data set without samples")
+    return result  # type: ignore[no-any-return]
+
+
+def loss(name: str) -> Loss:
+    """The loss called ``name``, or ``pkg.mod:loss``: (output, target) → sum over samples of each sample's loss."""
+    _torch()
+    target = name if ":" in name else _entry(name, LOSSES, "loss").target
+    return _imported(target, "loss")  # type: ignore[no-any-return]
+
+
+def default_data(reference: Reference) -> Reference:
+    """A synthetic data set that suits a model of the zoo, for measuring it where no data is named.
+
+    Raises
+    ------
+    InputError
+        The model is not of the zoo, so the shape of its input is unknown.
+    """
+    if reference.zoo is None:
+        raise InputError(f"{describe(reference)}: name a data set too (job.yaml: data), its input is unknown otherwise")
+    args = _checked(_entry(reference.zoo, MODELS, "model"), reference.args)
+    if reference.zoo == "mlp":
+        return Reference(zoo="synthetic_rows", args={"features": args["features"], "classes": args["outputs"]})
+    if reference.zoo == "gpt":
+        return Reference(zoo="synthetic_tokens", args={key: args[key] for key in ("block", "vocabulary")})
+    return Reference(zoo="synthetic_images", args={key: args[key] for key in ("size", "channels", "classes")})
+
+
+def describe(reference: Reference) -> str:
+    """The reference in a few words, for messages."""
+    return f"zoo name {reference.zoo!r}" if reference.zoo is not None else f"{reference.module!r}"
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise ExternalError(
+            "this needs PyTorch, which is not installed: pip install 'ignite-scheduler[torch]'"
+        ) from error
+    return torch
+
+
+def _called(reference: Reference, entries: Mapping[str, Entry], noun: str) -> Any:
+    if (reference.zoo is None) == (reference.module is None):
+        raise InputError(f"a {noun} needs exactly one of zoo and module to be built, found {reference}")
+    source = describe(reference)
+    if reference.zoo is not None:
+        entry = _entry(reference.zoo, entries, noun)
+        return _imported(entry.target, noun)(**_checked(entry, reference.args))
+    function = _imported(reference.module or "", noun)
+    try:
+        inspect.signature(function).bind(**reference.args)
+    except TypeError as error:
+        raise InputError(f"{source} cannot be called with args {dict(reference.args)}: {error}") from error
+    except ValueError:  # a builtin without a signature: the call itself will tell
+        pass
+    try:
+        return function(**reference.args)
+    except Exception as error:  # whatever a user's function raises is told with the place
+        raise InputError(f"{source}: the call raised {type(error).__name__}: {error}") from error
+
+
+def _entry(name: str, entries: Mapping[str, Entry], noun: str) -> Entry:
+    if name in entries:
+        return entries[name]
+    near = difflib.get_close_matches(name, entries, n=2, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    raise InputError(f"unknown {noun} {name!r}{hint} The zoo has {', '.join(entries)}; your own is 'pkg.mod:name'")
+
+
+def _checked(entry: Entry, args: Mapping[str, Any]) -> dict[str, Any]:
+    """All arguments of the entry: those given, checked against the type of the default, and the defaults."""
+    result = dict(entry.args)
+    for name, value in args.items():
+        if name not in entry.args:
+            near = difflib.get_close_matches(name, entry.args, n=1, cutoff=0.4)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise InputError(f"{entry.name} has no argument {name!r}; {hint}It takes {', '.join(entry.args) or 'none'}")
+        result[name] = _typed(entry.name, name, value, entry.args[name])
+    return result
+
+
+def _typed(owner: str, name: str, value: Any, default: Any) -> Any:
+    matches: bool
+    if isinstance(default, bool) or isinstance(value, bool):
+        matches = isinstance(default, bool) and isinstance(value, bool)
+    elif isinstance(default, float):
+        matches = isinstance(value, int | float)
+    elif isinstance(default, tuple):
+        matches = isinstance(value, list | tuple) and all(isinstance(v, int) for v in value)
+        value = tuple(value) if matches else value
+    else:
+        matches = isinstance(value, type(default))
+    if not matches:
+        noun = "a list of whole numbers" if isinstance(default, tuple) else f"of type {type(default).__name__}"
+        raise InputError(f"{owner}: {name} must be {noun} (default {default!r}), found {value!r}")
+    return value
+
+
+def _imported(name: str, noun: str) -> Any:
+    match = _MODULE_ATTRIBUTE.fullmatch(name)
+    if match is None:
+        raise InputError(f"a {noun} of your own is written 'pkg.mod:name', found {name!r}")
+    module_name, attribute = match.groups()
+    try:
+        found: Any = importlib.import_module(module_name)
+    except Exception as error:  # importing runs a user's code, which may raise anything
+        raise InputError(
+            f"{noun} {name!r}: module {module_name!r} cannot be imported ({type(error).__name__}: {error}); "
+            "is it installed, or its folder on PYTHONPATH?"
+        ) from error
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            near = difflib.get_close_matches(part, dir(found), n=2)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            raise InputError(f"{noun} {name!r}: {module_name!r} has no {part!r}{hint}")
+        found = getattr(found, part)
+    if not callable(found):
+        raise InputError(f"{noun} {name!r} must be callable, found {type(found).__name__}")
+    return found
