@@ -84,11 +84,11 @@ def _check_runs(schedule: Schedule, edges: Sequence[tuple[int, int]]) -> None:
                 done.add(action)
                 position[row_index] += 1
                 progress = True
+    blocked = []
     for row_index, row in enumerate(schedule.rows):
         if position[row_index] < len(row):
             action = row[position[row_index]]
-            waits = [group[0] for group in requirements(action, edges) if done.isdisjoint(group)]
-            raise ScheduleError(
-                f"the order never finishes: worker {row_index} is blocked at {action}, which waits for "
-                + ", ".join(str(wait) for wait in waits)
-            )
+            waits = [str(group[0]) for group in requirements(action, edges) if done.isdisjoint(group)]
+            blocked.append(f"worker {row_index} is blocked at {action}, which waits for {', '.join(waits)}")
+    if blocked:
+        raise ScheduleError("the order never finishes: " + "; ".join(blocked))
