@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given
@@ -172,7 +172,7 @@ def test_critical_path_runs_without_a_gap_from_start_to_end(pipeline):
     path = critical_path(timed)
     assert path[0].start == 0
     assert path[-1].end == timed.step
-    assert all(a.end == b.start for a, b in zip(path, path[1:], strict=False))
+    assert all(a.end == b.start for a, b in pairwise(path))
 
 
 @given(pipelines(), st.integers(1, 3))
@@ -185,7 +185,7 @@ def test_a_shared_wire_carries_one_message_at_a_time_in_order_of_readiness(pipel
     ends = {interval.action: interval.end for interval in timed.intervals}
     for wire in set(wires):
         sent = [t for t in timed.transfers if t.wire == wire]
-        assert all(a.end <= b.start for a, b in zip(sent, sent[1:], strict=False))
+        assert all(a.end <= b.start for a, b in pairwise(sent))
         ready = [ends[Action(t.source, t.kind, t.microbatch_index)] for t in sent]
         assert ready == sorted(ready)
     assert timed.step >= 0
