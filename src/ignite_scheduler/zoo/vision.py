@@ -67,7 +67,7 @@ def _convolution(read: int, written: int, *, batch_norm: bool = False, **options
 
 
 def _start(chain: nn.Sequential) -> nn.Sequential:
-    """Fresh weights, in place: the variance stays as it is through ReLU layers of any width, the last layer is small."""
+    """Fresh weights, in place: the variance stays through ReLU layers of any width, the last layer is small."""
     weighted = [module for module in chain.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
     for module in weighted:
         nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
