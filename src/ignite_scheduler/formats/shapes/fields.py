@@ -1,0 +1,241 @@
+"""What the fields of our documents are made of: quantities with units, ``auto``, names, counts."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainValidator,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from ignite_scheduler import units
+
+AUTO = "auto"
+
+
+def or_list(words: Iterable[object]) -> str:
+    """``a``, ``a or b``, ``a, b or c``."""
+    texts = [str(word) for word in words]
+    return texts[0] if len(texts) == 1 else ", ".join(texts[:-1]) + " or " + texts[-1]
+
+
+def nearest(word: object, known: Iterable[str]) -> str | None:
+    """The known word that ``word`` was probably meant to be; None where none is near."""
+    by_lower = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(str(word).lower(), by_lower, n=1, cutoff=0.5)
+    return by_lower[close[0]] if close else None
+
+
+class Shape(BaseModel):
+    """Base of all shapes: nothing is coerced, and an unknown key is an error that names the nearest one."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    hints: ClassVar[dict[str, str]] = {}
+    """What to say of a key that people write here by mistake; ``""`` is said of any other unknown key."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        known = [info.alias or name for name, info in cls.model_fields.items()]
+        for key in data:
+            if key in known:
+                continue
+            near = nearest(key, known)
+            advice = cls.hints.get(key) or (f"did you mean {near!r}?" if near else f"known keys: {', '.join(known)}")
+            if key not in cls.hints and "" in cls.hints:
+                advice += f"; {cls.hints['']}"
+            raise PydanticCustomError("unknown_key", "unknown key '{key}'; {advice}", {"key": key, "advice": advice})
+        return data
+
+
+def _quantity(parse: Callable[[object], float], examples: list[str]) -> Any:
+    schema = {"type": "string", "examples": examples, "description": "a number and its unit"}
+    return Annotated[float, BeforeValidator(parse), WithJsonSchema(schema)]
+
+
+Memory = _quantity(units.parse_memory, ["40GiB", "64GB"])
+Bandwidth = _quantity(units.parse_bandwidth, ["25GB/s", "10Gbit/s"])
+Duration = _quantity(units.parse_duration, ["0.2ms", "90s", "2h"])
+Price = _quantity(units.parse_price, ["2.5/h"])
+Power = _quantity(units.parse_power, ["250W"])
+Flops = _quantity(units.parse_flops, ["19.5TFLOP/s"])
+
+
+def number(value: object, *, above: float | None = None, least: float | None = None) -> float:
+    """A finite number within limits; ValueError otherwise."""
+    limit = f" above {above:g}" if above is not None else f" of at least {least:g}" if least is not None else ""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"expected a number{limit}, found {_found(value)}")
+    if not math.isfinite(value):
+        raise ValueError(f"expected a finite number{limit}, found {value}")
+    if (above is not None and value <= above) or (least is not None and value < least):
+        raise ValueError(f"expected a number{limit}, found {value!r}")
+    return float(value)
+
+
+def whole(value: object, least: int | None = None) -> int:
+    """A whole number within limits; ValueError otherwise."""
+    limit = f" of at least {least}" if least is not None else ""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"expected a whole number{limit}, found {_found(value)}")
+    if least is not None and value < least:
+        raise ValueError(f"expected a whole number{limit}, found {value}")
+    return value
+
+
+def _found(value: object) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, dict | list):
+        noun = "mapping" if isinstance(value, dict) else "list"
+        return f"a {noun}" if value else f"an empty {noun}"
+    return repr(value)
+
+
+def _number_field(schema: dict[str, Any], **limits: float) -> Any:
+    return Annotated[
+        float, PlainValidator(lambda value: number(value, **limits)), WithJsonSchema({"type": "number"} | schema)
+    ]
+
+
+def _whole_field(least: int) -> Any:
+    return Annotated[
+        int, PlainValidator(lambda value: whole(value, least)), WithJsonSchema({"type": "integer", "minimum": least})
+    ]
+
+
+Number = _number_field({})
+NotNegative = _number_field({"minimum": 0}, least=0)
+Positive = _number_field({"exclusiveMinimum": 0}, above=0)
+Count = _whole_field(0)
+CountFromOne = _whole_field(1)
+
+
+def _auto_or(check: Callable[[object], Any], schema: dict[str, Any], expected: str) -> Any:
+    def validate(value: object) -> Any:
+        if value == AUTO:
+            return AUTO
+        try:
+            return check(value)
+        except ValueError as error:
+            raise ValueError(f"{error} ({expected} or 'auto' will do)") from None
+
+    return Annotated[Any, PlainValidator(validate), WithJsonSchema({"anyOf": [{"const": AUTO}, schema]})]
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"expected true or false, found {_found(value)}")
+    return value
+
+
+def _split(value: object) -> list[int]:
+    if not isinstance(value, list) or not value:
+        raise ValueError(f"expected a list of layer counts such as [15, 23], found {_found(value)}")
+    return [whole(item, 1) for item in value]
+
+
+AutoCount = _auto_or(lambda value: whole(value, 1), {"type": "integer", "minimum": 1}, "a whole number")
+AutoFlag = _auto_or(_flag, {"type": "boolean"}, "true, false")
+AutoSplit = _auto_or(_split, {"type": "array", "items": {"type": "integer", "minimum": 1}}, "layer counts")
+
+_STEPS = re.compile(r"\s*(\d+)\s*steps?\s*")
+
+
+def _steps(value: object) -> int:
+    if isinstance(value, str):
+        match = _STEPS.fullmatch(value)
+        if match is None:
+            raise ValueError(f"expected a number of steps such as '50 steps', found {value!r}")
+        value = int(match.group(1))
+    return whole(value, 1)
+
+
+Steps = Annotated[
+    int,
+    PlainValidator(_steps),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": r"^\d+ steps?$"}]}),
+]
+
+
+def _name(forbidden: str, noun: str) -> Any:
+    def check(text: str) -> str:
+        bad = [char for char in text if char in forbidden or not char.isprintable()]
+        if not text.strip():
+            raise ValueError(f"expected a {noun}, found an empty text")
+        if bad:
+            raise ValueError(f"a {noun} may not contain {bad[0]!r}, found {text!r}")
+        return text
+
+    return Annotated[str, AfterValidator(check)]
+
+
+NodeName = _name("/ ", "node name")
+KindName = _name("/ :+,", "kind of device")
+DeviceName = _name("/ ", "device id")
+JobName = _name("/\\", "job name")
+LayerName = _name("", "layer name")
+Text = _name("", "text")
+
+
+def word(*known: str, noun: str) -> Any:
+    """The type of a field that holds one of the known words."""
+
+    def check(text: object) -> str:
+        if text in known:
+            return str(text)
+        near = nearest(text, known)
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise ValueError(f"unknown {noun} {text!r}: expected {or_list(known)}{hint}")
+
+    return Annotated[str, PlainValidator(check), WithJsonSchema({"enum": list(known)})]
+
+
+Dtype = word("fp32", "fp16", "bf16", "fp8", noun="dtype")
+
+__all__ = [
+    "AUTO",
+    "AutoCount",
+    "AutoFlag",
+    "AutoSplit",
+    "Bandwidth",
+    "Count",
+    "CountFromOne",
+    "DeviceName",
+    "Dtype",
+    "Duration",
+    "Flops",
+    "JobName",
+    "KindName",
+    "LayerName",
+    "Literal",
+    "Memory",
+    "NodeName",
+    "NotNegative",
+    "Number",
+    "Positive",
+    "Power",
+    "Price",
+    "Shape",
+    "Steps",
+    "Text",
+    "nearest",
+    "number",
+    "or_list",
+    "whole",
+    "word",
+]
