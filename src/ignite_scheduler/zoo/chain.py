@@ -6,9 +6,9 @@ A chain is an ``nn.Sequential``; each child is one layer, its name is the layer'
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections import OrderedDict
 
-import torch
 from torch import Tensor, nn
 
 from ignite_scheduler.errors import InputError, InvariantError
@@ -94,22 +94,42 @@ def tied_layers(chain: nn.Sequential) -> tuple[tuple[str, ...], ...]:
     return tuple(dict.fromkeys(tuple(names) for names in holders.values() if len(names) > 1))
 
 
-def apply_layer(name: str, module: nn.Module, inputs: Tensor) -> Tensor:
+def fingerprint(chain: nn.Sequential) -> str:
+    """Text that is the same for models of the same structure: names, kinds and options of modules, shapes of weights.
+
+    Weights' values, the type of their elements and the device do not enter, so a model on the meta device will do.
+    """
+    lines = [f"{name}: {module!r}" for name, module in layers(chain)]
+    lines += [f"{name}: {tuple(parameter.shape)}" for name, parameter in chain.named_parameters()]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+Values = Tensor | tuple[Tensor, ...]
+"""What passes from layer to layer: a tensor, or several (a layer is called with the tuple as its one argument)."""
+
+
+def apply_layer(name: str, module: nn.Module, inputs: Values) -> Values:
     """Output of one layer.
 
     Raises
     ------
     InputError
-        The layer fails, or returns other than one tensor; the message names it and the shape of its input.
+        The layer fails, or returns other than tensors; the message names it and the shape of its input.
     """
-    where = f"layer {name!r} with an input of shape {tuple(inputs.shape)} ({inputs.dtype})"
     try:
         output = module(inputs)
     except (InputError, InvariantError):
         raise
     except Exception as error:  # whatever a user's layer raises is told with the place
         reason = str(error).strip().splitlines()
-        raise InputError(f"{where} fails: {type(error).__name__}: {reason[0] if reason else ''}") from error
-    if not isinstance(output, torch.Tensor):
-        raise InputError(f"{where} returns a {type(output).__name__}; a layer of a chain returns one tensor")
-    return output
+        told = f"{type(error).__name__}: {reason[0] if reason else ''}"
+        raise InputError(f"layer {name!r} with an input of {shapes(inputs)} fails: {told}") from error
+    if isinstance(output, Tensor) or (isinstance(output, tuple) and all(isinstance(part, Tensor) for part in output)):
+        return output
+    raise InputError(f"layer {name!r} returns a {type(output).__name__}; expected a tensor or a tuple of tensors")
+
+
+def shapes(values: Values) -> str:
+    """Shapes and types as text, such as ``(8, 3, 32, 32) float32``."""
+    parts = (values,) if isinstance(values, Tensor) else values
+    return ", ".join(f"{tuple(part.shape)} {str(part.dtype).removeprefix('torch.')}" for part in parts)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ignite_scheduler.errors import InputError
 from ignite_scheduler.model import Reference
-from ignite_scheduler.zoo.chain import apply_layer, as_chain, layers
+from ignite_scheduler.zoo.chain import Values, apply_layer, as_chain, layers, shapes
 from ignite_scheduler.zoo.dropout import drawing
 from ignite_scheduler.zoo.resolve import Samples, build, dataset, describe, loss, original
 
@@ -20,31 +20,38 @@ _TOLERANCE: Final = 1e-4
 """Relative difference that float32 rounding may make between two orders of adding up."""
 
 
-def take(samples: Samples, indices: Iterable[int]) -> tuple[Tensor, Tensor]:
+def take(samples: Samples, indices: Iterable[int]) -> tuple[Values, Tensor]:
     """Inputs and targets of a map-style data set's samples, stacked along a new dimension 0.
+
+    An input that is a tuple gives a tuple of stacked tensors.
 
     Raises
     ------
     InputError
         An item is no pair (input, target) of tensors or numbers, or the items differ in shape.
     """
-    inputs, targets = [], []
-    for index in indices:
-        item = samples[index]
-        if not isinstance(item, tuple | list) or len(item) != 2:
-            raise InputError(f"item {index} of the data set must be (input, target), found {type(item).__name__}")
-        try:
-            inputs.append(torch.as_tensor(item[0]))
-            targets.append(torch.as_tensor(item[1]))
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise InputError(f"item {index} of the data set is not made of tensors or numbers: {error}") from error
-    return _stacked(inputs, "inputs"), _stacked(targets, "targets")
+    items = [_pair(samples[index], index) for index in indices]
+    columns = [_stacked(list(column), "inputs") for column in zip(*(inputs for inputs, _ in items), strict=True)]
+    inputs = columns[0] if len(columns) == 1 else tuple(columns)
+    return inputs, _stacked([target for _, target in items], "targets")
+
+
+def _pair(item: Any, index: int) -> tuple[tuple[Tensor, ...], Tensor]:
+    if not isinstance(item, tuple | list) or len(item) != 2:
+        raise InputError(f"item {index} of the data set must be (input, target), found {type(item).__name__}")
+    parts = item[0] if isinstance(item[0], tuple | list) else (item[0],)
+    try:
+        return tuple(torch.as_tensor(part) for part in parts), torch.as_tensor(item[1])
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"item {index} of the data set is not made of tensors or numbers: {error}") from error
 
 
 def _stacked(tensors: list[Tensor], noun: str) -> Tensor:
-    shapes = sorted({tuple(tensor.shape) for tensor in tensors})
-    if len(shapes) > 1:
-        raise InputError(f"{noun} of the data set differ in shape: {shapes[0]} and {shapes[1]}; pad or crop them")
+    shapes_found = sorted({tuple(tensor.shape) for tensor in tensors})
+    if len(shapes_found) > 1:
+        raise InputError(
+            f"{noun} of the data set differ in shape: {shapes_found[0]}, {shapes_found[1]}; pad or crop them"
+        )
     return torch.stack(tensors)
 
 
@@ -61,12 +68,13 @@ def check(model: Reference, data: Reference, loss_name: str) -> None:
     inputs, targets = take(samples, indices)
     with drawing(seed=0, step=0, samples=torch.arange(_NUM_SAMPLES)):
         _check_order(model, inputs)
-        output = inputs
+        values = inputs
         for name, module in layers(chain):
-            output = apply_layer(name, module, output)
-    if output.shape[:1] != inputs.shape[:1]:
+            values = apply_layer(name, module, values)
+    output = _single(describe(model), values)
+    if output.shape[:1] != (_NUM_SAMPLES,):
         raise InputError(
-            f"{describe(model)}: {len(inputs)} samples go in, an output of shape {tuple(output.shape)} comes out; "
+            f"{describe(model)}: {_NUM_SAMPLES} samples go in, an output of shape {tuple(output.shape)} comes out; "
             "dimension 0 must run over the samples"
         )
     total = _loss_of(loss_name, measure, output, targets)
@@ -76,6 +84,12 @@ def check(model: Reference, data: Reference, loss_name: str) -> None:
             f"loss {loss_name!r} must return the sum of the samples' losses: {_NUM_SAMPLES} samples together give "
             f"{float(total.detach()):.6g}, one by one they add up to {parts:.6g} (does it take the mean?)"
         )
+
+
+def _single(source: str, values: Values) -> Tensor:
+    if not isinstance(values, Tensor):
+        raise InputError(f"{source}: the last layer must return one tensor for the loss, found {shapes(values)}")
+    return values
 
 
 def _loss_of(name: str, measure: Any, output: Tensor, targets: Tensor) -> Tensor:
@@ -93,7 +107,7 @@ def _loss_of(name: str, measure: Any, output: Tensor, targets: Tensor) -> Tensor
     return value
 
 
-def _check_order(model: Reference, inputs: Tensor) -> None:
+def _check_order(model: Reference, inputs: Values) -> None:
     """Hold a module with a forward of its own against the chain of its children: it must be the same function."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -107,9 +121,11 @@ def _check_order(model: Reference, inputs: Tensor) -> None:
     module.eval()
     chain = as_chain(module, source).eval()
     with torch.no_grad():
-        expected, found = apply_layer(name, module, inputs), inputs
+        expected = _single(source, apply_layer(name, module, inputs))
+        values = inputs
         for layer, child in layers(chain):
-            found = apply_layer(layer, child, found)
+            values = apply_layer(layer, child, values)
+    found = _single(source, values)
     if expected.shape != found.shape or not torch.allclose(expected, found, rtol=_TOLERANCE, atol=_TOLERANCE):
         raise InputError(
             f"{source}: the forward of {name} does more than run its children "
