@@ -109,7 +109,7 @@ class _Run:
 
 @dataclass
 class MemoryExecutor:
-    """Gangs that are arithmetic: after ``startup`` seconds a gang does its candidate's rate of work, saved as it is done."""
+    """Gangs that are arithmetic: after ``startup`` seconds they work at their candidate's rate, saved as it is done."""
 
     clock: Clock
     work: dict[str, float]
@@ -198,7 +198,7 @@ class MemoryPlanning:
 
 
 class OneByOne:
-    """The smallest core worth driving: plans each job at once and runs jobs one after another, each until it is done."""
+    """The smallest core worth driving: plans each job at once and runs one job after another until it is done."""
 
     def __init__(self, device_ids: tuple[str, ...] = ("n/d-0",)) -> None:
         self._device_ids = device_ids

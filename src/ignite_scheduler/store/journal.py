@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -25,6 +25,7 @@ from ignite_scheduler.control.commands import Command
 from ignite_scheduler.control.events import Event
 from ignite_scheduler.daemon.ports import Record
 from ignite_scheduler.errors import ConflictError, ExternalError, InvariantError
+from ignite_scheduler.formats.journal import JOURNAL_CODEC
 
 LAYOUT: Final = "1"
 """Version of the tables below; a journal of another one is refused."""
@@ -55,15 +56,6 @@ _facts = sa.Table(
 )
 
 
-class Codec(Protocol):
-    """Events and commands as JSON-ready values and back; decode∘encode is the identity."""
-
-    def encode_event(self, event: Event) -> dict[str, Any]: ...
-    def decode_event(self, value: dict[str, Any]) -> Event: ...
-    def encode_command(self, command: Command) -> dict[str, Any]: ...
-    def decode_command(self, value: dict[str, Any]) -> Command: ...
-
-
 class SqlJournal:
     """A :class:`~ignite_scheduler.daemon.ports.Journal` in a database.
 
@@ -71,8 +63,6 @@ class SqlJournal:
     ----------
     url
         SQLAlchemy URL, such as ``sqlite:////abs/path/journal.sqlite``. :meth:`at` makes it from a path.
-    codec
-        Turns events and commands into JSON-ready values and back.
 
     Raises
     ------
@@ -82,8 +72,7 @@ class SqlJournal:
         The database cannot be opened, or is no database.
     """
 
-    def __init__(self, url: str, codec: Codec) -> None:
-        self._codec = codec
+    def __init__(self, url: str) -> None:
         self._engine = sa.create_engine(url)
         if self._engine.dialect.name == "sqlite":
             sa.event.listen(self._engine, "connect", _make_durable)
@@ -100,9 +89,9 @@ class SqlJournal:
             self._last = connection.scalar(sa.select(sa.func.max(_events.c.sequence))) or 0
 
     @classmethod
-    def at(cls, path: Path, codec: Codec) -> SqlJournal:
+    def at(cls, path: Path) -> SqlJournal:
         """The SQLite journal in the file ``path``, made if it is not there."""
-        return cls(f"sqlite:///{path.resolve()}", codec)
+        return cls(f"sqlite:///{path.resolve()}")
 
     def append_event(self, event: Event) -> int:
         """Write ``event`` durably; its sequence number, from 1."""
@@ -111,7 +100,7 @@ class SqlJournal:
             "at_s": event.at,
             "kind": type(event).__name__,
             "job_id": getattr(event, "job_id", None),
-            "body": _dump(self._codec.encode_event(event)),
+            "body": _dump(JOURNAL_CODEC.encode_event(event)),
         }
         with self._engine.begin() as connection:
             connection.execute(_events.insert(), row)
@@ -122,7 +111,7 @@ class SqlJournal:
         """Write what was decided on event ``sequence``; InvariantError if it is unknown or already decided."""
         if not 1 <= sequence <= self._last:
             raise InvariantError(f"expected an event of the journal (1 to {self._last}), found {sequence}")
-        text = _dump([self._codec.encode_command(command) for command in commands])
+        text = _dump([JOURNAL_CODEC.encode_command(command) for command in commands])
         try:
             with self._engine.begin() as connection:
                 connection.execute(_decisions.insert(), {"sequence": sequence, "commands": text})
@@ -136,7 +125,7 @@ class SqlJournal:
             for sequence, body, commands in rows:
                 yield Record(
                     sequence=sequence,
-                    event=self._codec.decode_event(json.loads(body)),
+                    event=JOURNAL_CODEC.decode_event(json.loads(body)),
                     commands=None if commands is None else self._decode_commands(commands),
                 )
                 last = sequence
@@ -153,7 +142,7 @@ class SqlJournal:
             return [(row.sequence, row.body, row.commands) for row in connection.execute(query)]
 
     def _decode_commands(self, text: str) -> tuple[Command, ...]:
-        return tuple(self._codec.decode_command(value) for value in json.loads(text))
+        return tuple(JOURNAL_CODEC.decode_command(value) for value in json.loads(text))
 
     def remember(self, name: str, value: str) -> str:
         """The fact called ``name``; ``value`` becomes it if there is none yet."""

@@ -1,0 +1,54 @@
+"""Candidates by the planner, in a thread beside the live loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from ignite_scheduler.control.commands import PlanJob
+from ignite_scheduler.model import Cluster, Infeasible
+from ignite_scheduler.planner import Problem, catalogue
+from ignite_scheduler.policy.candidates import Candidate, candidates_of_plans
+from ignite_scheduler.policy.pools import pools_of
+
+
+class CataloguePlanning:
+    """A :class:`~ignite_scheduler.daemon.ports.Planning` that asks ``planner.catalogue``.
+
+    Parameters
+    ----------
+    problems
+        Job id → what to plan; its devices are replaced by those that the command names.
+    cluster
+        Devices whose pools the candidates demand.
+
+    Notes
+    -----
+    One search at a time: a search fills a core, and more of them would only slow down the gangs that run on this
+    machine.
+    """
+
+    def __init__(self, problems: Mapping[str, Problem], cluster: Cluster) -> None:
+        self._problems = problems
+        self._cluster = cluster
+        self._pools = pools_of(cluster)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="planning")
+
+    async def candidates(self, command: PlanJob) -> tuple[Candidate, ...] | Infeasible:
+        """Candidates over the devices that the command names, or why there are none."""
+        loop = asyncio.get_running_loop()
+        work: Callable[[], tuple[Candidate, ...] | Infeasible] = lambda: self._search(command)  # noqa: E731
+        return await loop.run_in_executor(self._thread, work)
+
+    def _search(self, command: PlanJob) -> tuple[Candidate, ...] | Infeasible:
+        problem = replace(self._problems[command.job_id], devices=command.device_ids)
+        found = catalogue(problem)
+        if isinstance(found, Infeasible):
+            return found
+        return candidates_of_plans(found, self._cluster, self._pools)
+
+    def close(self) -> None:
+        """Give the thread back; a search that has begun runs to its end, one that has not is dropped."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
