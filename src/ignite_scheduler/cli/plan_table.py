@@ -147,6 +147,26 @@ def alternative_table(plan: Plan, alternatives: Iterable[Alternative], currency:
     return table(["alternative", "layers", "schedule", "step", "against the plan", "cost"], rows, right="345")
 
 
+def pareto_table(plans: Sequence[Plan], currency: str | None) -> Table:
+    """Plans of which none beats another in time, devices and money at once, the fastest first."""
+    fastest = min(plan.predicted.step for plan in plans)
+    rows = [
+        [
+            str(len(plan.device_ids)),
+            escape(", ".join(plan.device_ids)),
+            "-".join(str(len(stage.layers)) for stage in plan.stages),
+            f"{plan.schedule} ×{len(plan.microbatches)}",
+            seconds(plan.predicted.step),
+            ratio(plan.predicted.step, fastest),
+            seconds(plan.predicted.duration),
+            money(plan.predicted.cost, currency),
+        ]
+        for plan in sorted(plans, key=lambda plan: plan.predicted.step)
+    ]
+    columns = ["devices", "which", "layers", "schedule", "step", "against the fastest", "whole job", "cost"]
+    return table(columns, rows, right="04567")
+
+
 def ratio(value: float, reference: float) -> str:
     """How much longer or shorter than the reference, in percent.
 

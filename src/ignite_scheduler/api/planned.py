@@ -1,0 +1,105 @@
+"""The answer to "how should this job run here?" as a value for scripts and notebooks."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ignite_scheduler.errors import ConflictError
+from ignite_scheduler.model import Cluster, Infeasible, Job, Plan, Profile
+from ignite_scheduler.pipeline import Timeline
+from ignite_scheduler.units import format_duration, format_memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """A plan, or why there is none, with what it was made from.
+
+    Shows itself as a table and a picture in a notebook. ``answer`` is the plain value.
+    """
+
+    answer: Plan | Infeasible
+    job: Job
+    profile: Profile
+    cluster: Cluster
+
+    @property
+    def feasible(self) -> bool:
+        """Whether there is a plan."""
+        return isinstance(self.answer, Plan)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan.
+
+        Raises
+        ------
+        ConflictError
+            There is none; the message says why.
+        """
+        if isinstance(self.answer, Plan):
+            return self.answer
+        raise ConflictError(f"there is no plan for {self.job.name!r}: {self.answer.text}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document ``ignite/plan/v1``."""
+        from ignite_scheduler.formats import answer_document
+
+        return answer_document(self.answer, job=self.job.name)
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """One planned step, action by action; ConflictError if there is no plan."""
+        from ignite_scheduler.cost import Assignment, stage_durations
+        from ignite_scheduler.pipeline import timeline
+
+        plan = self.plan
+        assignment = Assignment(
+            split=tuple(len(stage.layers) for stage in plan.stages),
+            devices=tuple(stage.devices[0].device for stage in plan.stages),
+            microbatches=plan.microbatches,
+            schedule=plan.schedule,
+        )
+        return timeline(*stage_durations(self.job, self.profile, self.cluster, assignment))
+
+    def to_svg(self) -> str:
+        """One planned step as a Gantt picture; ConflictError if there is no plan."""
+        from ignite_scheduler.api.pipeline_pictures import planned_step, step_panel, step_svg
+
+        plan = self.plan
+        devices = [", ".join(share.device for share in stage.devices) for stage in plan.stages]
+        title = f"{plan.job}: planned step, {plan.schedule}, {len(plan.microbatches)} microbatches"
+        return step_svg([step_panel(title, planned_step(self.timeline), devices)])
+
+    def _repr_html_(self) -> str:
+        answer = self.answer
+        if isinstance(answer, Infeasible):
+            cures = "".join(f"<li>{html.escape(cure)}</li>" for cure in answer.cures)
+            why = f"<b>{html.escape(self.job.name)}</b> cannot be planned: {html.escape(answer.text)}"
+            return f"<p>{why}</p><ul>{cures}</ul>"
+        predicted, bound = answer.predicted, answer.bound
+        head = (
+            f"<p><b>{html.escape(answer.job)}</b>: step {format_duration(predicted.step)}, "
+            f"{predicted.samples_per_second:.4g} samples/s, bubble {100 * predicted.bubble_fraction:.1f} %, "
+            f"{'proven optimal' if bound.optimal else f'gap at most {100 * bound.gap:.2f} %'}</p>"
+        )
+        return head + _stage_rows(answer) + self.to_svg()
+
+    def __repr__(self) -> str:
+        if isinstance(self.answer, Infeasible):
+            return f"Planned({self.job.name!r}: infeasible, {self.answer.text})"
+        stages = ", ".join(f"{len(stage.layers)} layers on {stage.fullest.device}" for stage in self.answer.stages)
+        return f"Planned({self.job.name!r}: {format_duration(self.answer.predicted.step)} a step, {stages})"
+
+
+def _stage_rows(plan: Plan) -> str:
+    rows = "".join(
+        f"<tr><td>{stage.index}</td><td>{len(stage.layers)}</td><td>{html.escape(stage.fullest.device)}</td>"
+        f"<td>{format_duration(stage.forward)}</td><td>{format_duration(stage.backward)}</td>"
+        f"<td>{format_memory(stage.fullest.memory)}</td></tr>"
+        for stage in plan.stages
+    )
+    head = "".join(f"<th>{name}</th>" for name in ("stage", "layers", "device", "forward", "backward", "memory"))
+    return f"<table><tr>{head}</tr>{rows}</table>"

@@ -1,0 +1,128 @@
+"""Planning one job: from values or files to :class:`~ignite_scheduler.api.planned.Planned`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from ignite_scheduler.api.planned import Planned
+from ignite_scheduler.errors import InputError
+from ignite_scheduler.model import Cluster, Infeasible, Job, Plan, Profile
+
+if TYPE_CHECKING:
+    from ignite_scheduler.planner import Problem
+
+Objective = Literal["time", "cost", "energy"]
+
+
+def load_cluster(path: str | Path) -> Cluster:
+    """The cluster of a ``cluster.yaml``; an error names file, line, field and cure."""
+    from ignite_scheduler.formats import load_cluster as load
+
+    return load(path)
+
+
+def load_job(path: str | Path) -> Job:
+    """The job of a ``job.yaml``; an error names file, line, field and cure."""
+    from ignite_scheduler.formats import load_job as load
+
+    return load(path)
+
+
+def load_profile(path: str | Path) -> Profile:
+    """The measured layers of a ``profile.json``; an error names file, field and cure."""
+    from ignite_scheduler.formats import load_profile as load
+
+    return load(path)
+
+
+def plan(
+    job: Job | str | Path,
+    cluster: Cluster | str | Path,
+    *,
+    profile: Profile | str | Path | None = None,
+    objective: Objective = "time",
+    memory_margin: float = 0.0,
+) -> Planned:
+    """The best pipeline of one job on a cluster, or why there is none.
+
+    Parameters
+    ----------
+    job, cluster
+        Values, or paths of documents.
+    profile
+        Measured layers; None = the profile that the job names.
+    objective
+        What is least: the step time, the job's money or its energy.
+    memory_margin
+        Safety factor on memory: 0.05 counts 5 % more than the formula gives.
+
+    Raises
+    ------
+    InputError
+        A document is wrong, or the job names no profile.
+    NotFoundError
+        There is no such file, or the job excludes a device that does not exist.
+    """
+    from ignite_scheduler.planner import plan as search
+
+    problem = _problem(job, cluster, profile, objective, memory_margin)
+    return _planned(problem, search(problem))
+
+
+def pareto(
+    job: Job | str | Path,
+    cluster: Cluster | str | Path,
+    *,
+    profile: Profile | str | Path | None = None,
+    objective: Objective = "time",
+    memory_margin: float = 0.0,
+) -> tuple[Planned, ...]:
+    """All plans that no other beats in time, devices and money at once, the fastest first; or one refusal."""
+    from ignite_scheduler.planner import catalogue
+
+    problem = _problem(job, cluster, profile, objective, memory_margin)
+    answer = catalogue(problem)
+    if isinstance(answer, Infeasible):
+        return (_planned(problem, answer),)
+    return tuple(_planned(problem, one) for one in sorted(answer, key=lambda one: one.predicted.step))
+
+
+def profile_of(job: Job) -> Profile:
+    """The profile that the job names.
+
+    Raises
+    ------
+    InputError
+        It names none; the message says how to measure one.
+    """
+    if job.model.profile is None:
+        raise InputError(
+            f"job {job.name!r} names no profile, so nothing is known of its layers: measure it with "
+            "'ignite profile JOB --out FILE' and give model: {profile: FILE} or --profile FILE"
+        )
+    return load_profile(job.model.profile)
+
+
+def _problem(
+    job: Job | str | Path,
+    cluster: Cluster | str | Path,
+    profile: Profile | str | Path | None,
+    objective: Objective,
+    memory_margin: float,
+) -> Problem:
+    from ignite_scheduler.planner import Problem
+
+    job = job if isinstance(job, Job) else load_job(job)
+    cluster = cluster if isinstance(cluster, Cluster) else load_cluster(cluster)
+    if profile is None:
+        profile = profile_of(job)
+    elif not isinstance(profile, Profile):
+        profile = load_profile(profile)
+    return Problem(
+        job=job, profile=profile, cluster=cluster, devices=None, objective=objective, memory_margin=memory_margin
+    )
+
+
+def _planned(problem: Problem, answer: Plan | Infeasible) -> Planned:
+    return Planned(answer=answer, job=problem.job, profile=problem.profile, cluster=problem.cluster)

@@ -1,0 +1,41 @@
+"""Options and parameter types that several verbs share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+FILE = click.Path(path_type=Path, dir_okay=False)
+"""A file that may or may not exist: documents are reported missing by their readers, with the exit code of FORMATS."""
+FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+class Percent(click.ParamType[float]):
+    """A share written in percent, ``5%``, as a number from 0 to 1."""
+
+    name = "percent"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The share; a usage error if the text is no percentage from 0 % to 100 %."""
+        if isinstance(value, float):
+            return value
+        text = str(value).strip()
+        try:
+            share = float(text.removesuffix("%")) / 100
+        except ValueError:
+            share = -1.0
+        if not text.endswith("%") or not 0 <= share < 1:
+            self.fail(f"expected a percentage such as 5%, found {value!r}", param, ctx)
+        return share
+
+
+def cluster_option(function: F) -> F:
+    """Add the required ``--cluster FILE``."""
+    return click.option(
+        "-c", "--cluster", "cluster_file", type=FILE, required=True, metavar="FILE", help="The cluster's document."
+    )(function)

@@ -1,0 +1,167 @@
+"""``ignite plan``: the fastest pipeline of one job on a cluster, or why there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from ignite_scheduler.cli import exits
+from ignite_scheduler.cli.arguments import FILE, Percent, cluster_option
+from ignite_scheduler.cli.output import emit, is_document, output_option, show
+
+if TYPE_CHECKING:
+    from ignite_scheduler.api import Planned
+    from ignite_scheduler.model import Infeasible
+
+EPILOG: Final = """\b
+Examples:
+  ignite plan job.yaml --cluster cluster.yaml
+  ignite plan job.yaml -c cluster.yaml -o json > plan.json
+  ignite plan job.yaml -c cluster.yaml --what-if +1xA100-40GB --what-if -node:lab2
+  ignite plan job.yaml -c cluster.yaml --pareto
+  ignite plan job.yaml -c cluster.yaml --svg step.svg --trace step.json
+
+\b
+The plan is exact: its step time is that of the whole pipeline, link by link and action by action, not a
+formula's; "bound" is a time that no plan of the same kind can beat, and "gap" what may be left to gain.
+Exit code 3: there is no plan (the reasons are printed); 4: the job's deadline cannot be met.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("job_file", type=FILE, metavar="JOB")
+@cluster_option
+@click.option("--profile", "profile_file", type=FILE, metavar="FILE", help="Measured layers, instead of the job's own.")
+@click.option(
+    "--objective",
+    type=click.Choice(["time", "cost", "energy"]),
+    default="time",
+    show_default=True,
+    help="What is least.",
+)
+@click.option(
+    "--what-if",
+    "changes",
+    multiple=True,
+    metavar="CHANGE",
+    help="Also plan on a changed cluster: +1xKIND, +1xKIND@NODE, -node:NAME or -device:ID. May be repeated.",
+)
+@click.option("--pareto", is_flag=True, help="All plans that no other beats in time, devices and money at once.")
+@click.option(
+    "--memory-margin", type=Percent(), default="0%", show_default=True, help="Memory to leave free, such as 5%."
+)
+@click.option("--trace", type=FILE, metavar="FILE", help="Write the planned step as a Chrome trace (for Perfetto).")
+@click.option("--svg", type=FILE, metavar="FILE", help="Write the planned step as a picture.")
+@output_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    job_file: Path,
+    cluster_file: Path,
+    profile_file: Path | None,
+    objective: str,
+    changes: tuple[str, ...],
+    pareto: bool,
+    memory_margin: float,
+    trace: Path | None,
+    svg: Path | None,
+    output: str,
+) -> None:
+    """Find the fastest pipeline of JOB on a cluster.
+
+    Chooses devices, their order, the cut of the layers, microbatches and schedule, within each device's memory, and
+    says how good the plan is and which devices are better left out.
+    """
+    from ignite_scheduler import api
+    from ignite_scheduler.api.what_if import changed
+    from ignite_scheduler.cli.places import check_places
+
+    check_places(trace, svg)
+    job, cluster = api.load_job(job_file), api.load_cluster(cluster_file)
+    profile = api.load_profile(profile_file) if profile_file else None
+    wish: dict[str, Any] = {"profile": profile, "objective": objective, "memory_margin": memory_margin}
+    if pareto:
+        ctx.exit(_show_pareto(api.pareto(job, cluster, **wish), output))
+    others = {change: changed(cluster, change) for change in changes}
+    planned = api.plan(job, cluster, **wish)
+    variants = {change: api.plan(job, other, **wish) for change, other in others.items()}
+    _show(planned, variants, output)
+    if not planned.feasible:
+        ctx.exit(_refusal_code(planned))
+    _write(planned, trace, svg)
+
+
+def _show(planned: Planned, variants: dict[str, Planned], output: str) -> None:
+    from ignite_scheduler.model import Infeasible
+
+    answer = planned.answer
+    if is_document(output):
+        document = planned.to_dict()
+        if variants:
+            document["what_if"] = {change: variant.to_dict() for change, variant in variants.items()}
+        emit(document, output)
+        if isinstance(answer, Infeasible):
+            exits.say(_refusal_text(answer))
+        else:
+            for warning in answer.warnings:
+                exits.say(f"warning: {warning}")
+        return
+    from ignite_scheduler.cli import plan_table
+
+    currency = planned.cluster.currency
+    if isinstance(answer, Infeasible):
+        show(*plan_table.infeasible_parts(answer))
+    else:
+        show(*plan_table.plan_parts(answer, currency=currency, wide=output == "wide"))
+    if variants:
+        answers = [answer, *(variant.answer for variant in variants.values())]
+        show("", plan_table.difference_table(["now", *variants], answers, currency))
+
+
+def _refusal_text(answer: Infeasible) -> str:
+    from ignite_scheduler.cli.output import seconds
+    from ignite_scheduler.units import format_memory
+
+    parts = [f"cannot be planned: {answer.text}"]
+    if answer.shortfall is not None:
+        parts.append(f"{format_memory(answer.shortfall)} of memory are missing")
+    if answer.earliest_finish is not None:
+        parts.append(f"the earliest finish is {seconds(answer.earliest_finish)} after submission")
+    return "; ".join(parts)
+
+
+def _refusal_code(planned: Planned) -> int:
+    from ignite_scheduler.model import Infeasible
+
+    late = isinstance(planned.answer, Infeasible) and planned.answer.code == "deadline"
+    return exits.DEADLINE if late else exits.CANNOT_BE_PLANNED
+
+
+def _show_pareto(found: tuple[Planned, ...], output: str) -> int:
+    """Print the Pareto set, or why it is empty; the exit code."""
+    if not found[0].feasible:
+        _show(found[0], {}, output)
+        return _refusal_code(found[0])
+    if is_document(output):
+        emit({"schema": "ignite/plans/v1", "plans": [planned.to_dict() for planned in found]}, output)
+        return exits.DONE
+    from ignite_scheduler.cli.plan_table import pareto_table
+
+    show(pareto_table([planned.plan for planned in found], found[0].cluster.currency))
+    return exits.DONE
+
+
+def _write(planned: Planned, trace: Path | None, svg: Path | None) -> None:
+    import json
+
+    from ignite_scheduler.cli.places import write_whole
+
+    if trace is not None:
+        write_whole(trace, json.dumps(planned.to_chrome_trace()))
+        exits.say(f"planned step as a trace: {trace} (open in https://ui.perfetto.dev)")
+    if svg is not None:
+        write_whole(svg, planned.to_svg())
+        exits.say(f"planned step as a picture: {svg}")
