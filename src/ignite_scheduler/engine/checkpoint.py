@@ -1,0 +1,159 @@
+"""Checkpoints: every tensor under its layer's name, so that any split can read what any other split wrote.
+
+A checkpoint is a folder ``step-000050`` of ``torch.distributed.checkpoint`` plus ``checkpoint.json``. It is written as
+``.writing-step-000050`` and renamed when all ranks are done; ``latest`` is a small file that names the newest whole
+one. So a crash at any moment leaves the last whole checkpoint in place. Nothing in a checkpoint is executed on
+loading: tensors and plain values only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
+from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
+from torch.distributed.checkpoint.planner import ReadItem
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
+
+from ignite_scheduler.engine.saved import FACTS, LATEST, SCHEMA, saved_steps
+
+# Without flattening, optimizer state is numbered within a rank and cannot be read by another split.
+_OPTIONS: Final = StateDictOptions(flatten_optimizer_state_dict=True)
+
+
+def save(
+    folder: Path,
+    *,
+    step: int,
+    layers: nn.Module,
+    optimizer: torch.optim.Optimizer | None,
+    keep: int,
+    facts: dict[str, Any],
+) -> Path:
+    """Write a checkpoint after ``step`` steps together with all other ranks, and drop all but the newest ``keep``.
+
+    Parameters
+    ----------
+    folder
+        The run's ``checkpoints``.
+    layers
+        This rank's layers under their own names.
+    facts
+        What to write beside the tensors (same on all ranks).
+
+    Returns
+    -------
+    Path
+        The whole checkpoint; on return of rank 0 it is there, on others it may still be being renamed.
+    """
+    final = folder / f"step-{step:06d}"
+    writing = folder / f".writing-{final.name}"
+    first = dist.get_rank() == 0
+    if first:
+        shutil.rmtree(writing, ignore_errors=True)
+        writing.mkdir(parents=True)
+    dist.barrier()
+    state_dict_saver.save(_state(layers, optimizer), checkpoint_id=writing)
+    if first:
+        (writing / FACTS).write_text(json.dumps({"schema": SCHEMA, "step": step, **facts}, indent=1) + "\n")
+        shutil.rmtree(final, ignore_errors=True)
+        writing.rename(final)
+        _point_to(folder, final)
+        _prune(folder, keep)
+    return final
+
+
+def _state(layers: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[str, Any]:
+    state: dict[str, Any] = {"model": get_model_state_dict(layers)}
+    if optimizer is not None:
+        state["optimizer"] = get_optimizer_state_dict(layers, optimizer, options=_OPTIONS)
+    return state
+
+
+def _point_to(folder: Path, checkpoint: Path) -> None:
+    writing = folder / f".{LATEST}"
+    with writing.open("w") as file:
+        file.write(checkpoint.name + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    writing.replace(folder / LATEST)
+
+
+def _prune(folder: Path, keep: int) -> None:
+    whole = sorted(path for path in folder.glob("step-*") if path.is_dir())
+    for old in whole[: -max(1, keep)]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def load(checkpoint: Path, *, layers: nn.Module, optimizer: torch.optim.Optimizer | None) -> int:
+    """Fill this rank's layers and optimizer from a checkpoint of any split; the number of steps that it holds.
+
+    All ranks call it together.
+    """
+    step = saved_steps(checkpoint)
+    state = _state(layers, optimizer)
+    state_dict_loader.load(state, storage_reader=_SafeReader(checkpoint), planner=_SafePlanner())
+    set_model_state_dict(layers, state["model"])
+    if optimizer is not None:
+        set_optimizer_state_dict(layers, optimizer, state["optimizer"], options=_OPTIONS)
+    return step
+
+
+class _SafePlanner(DefaultLoadPlanner):
+    """Reads plain values without executing anything; torch's own planner unpickles them freely."""
+
+    def load_bytes(self, read_item: ReadItem, value: BytesIO) -> None:
+        checked = BytesIO()
+        torch.save(torch.load(value, weights_only=True), checked)
+        checked.seek(0)
+        super().load_bytes(read_item, checked)
+
+
+class _MetadataUnpickler(pickle.Unpickler):
+    """Builds what a checkpoint's index consists of and nothing else."""
+
+    _ALLOWED: Final = (
+        ("torch.distributed.checkpoint.", ""),
+        ("torch", "Size"),
+        ("torch.serialization", "_get_layout"),
+        ("collections", "OrderedDict"),
+        ("pathlib", ""),
+    )
+
+    def find_class(self, module: str, name: str) -> Any:
+        named = (module == "torch" and name in torch.__dict__ and isinstance(getattr(torch, name), torch.dtype)) or any(
+            (module.startswith(m) if m.endswith(".") else module == m) and (not n or n == name)
+            for m, n in self._ALLOWED
+        )
+        if not named:
+            raise pickle.UnpicklingError(f"a checkpoint's index must not hold {module}.{name}")
+        return super().find_class(module, name)
+
+
+class _SafeReader(FileSystemReader):
+    """Reads the index with :class:`_MetadataUnpickler`."""
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+        with (Path(self.path) / ".metadata").open("rb") as file:
+            metadata: Metadata = _MetadataUnpickler(file).load()
+        if metadata.storage_meta is None:
+            metadata.storage_meta = StorageMeta()
+        metadata.storage_meta.load_id = self.load_id
+        return metadata

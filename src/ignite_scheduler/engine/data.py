@@ -1,0 +1,79 @@
+"""Which samples each step trains on: an endless stream of shuffled passes, cut into batches."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ignite_scheduler import zoo
+from ignite_scheduler.errors import InputError
+from ignite_scheduler.model import Job, Reference
+
+
+class SampleOrder:
+    """The order of samples that follows from the seed alone, whatever the split.
+
+    Place p of the stream is sample ``permutation(p // n)[p % n]``; step t takes places t·B … t·B+B−1. So every batch is
+    full, each sample comes once per pass, and any step can be computed without those before it.
+    """
+
+    def __init__(self, *, num_samples: int, batch: int, seed: int) -> None:
+        if num_samples < 1:
+            raise InputError("expected a data set of at least 1 sample, found an empty one")
+        self.num_samples, self.batch, self.seed = num_samples, batch, seed
+        self._passes: dict[int, Tensor] = {}
+
+    def indices(self, step: int) -> Tensor:
+        """Indices of the samples of step ``step`` (from 0), shape [batch]."""
+        places = torch.arange(step * self.batch, (step + 1) * self.batch)
+        numbers = range(int(places[0]) // self.num_samples, int(places[-1]) // self.num_samples + 1)
+        known = self._passes
+        self._passes = {number: known[number] if number in known else self._shuffle(number) for number in numbers}
+        parts = [self._passes[n][places[places // self.num_samples == n] % self.num_samples] for n in numbers]
+        return torch.cat(parts)
+
+    def _shuffle(self, number: int) -> Tensor:
+        generator = torch.Generator()
+        generator.manual_seed((self.seed * 1_000_003 + number) % (1 << 63))
+        return torch.randperm(self.num_samples, generator=generator)
+
+
+def num_steps(job: Job, num_samples: int) -> int:
+    """Steps that the job trains; epochs count passes over the data, the last batch filled from the next pass."""
+    if job.steps is not None:
+        return job.steps
+    if job.epochs is None:
+        raise InputError(f"job {job.name!r} needs steps or epochs")
+    return math.ceil(job.epochs * num_samples / job.batch.total)
+
+
+class Samples:
+    """A map-style data set, read by indices into whole batches of one element type."""
+
+    def __init__(self, reference: Reference | None, *, dtype: torch.dtype, device: torch.device, owner: str) -> None:
+        if reference is None:
+            raise InputError(f"job {owner!r} has no data: give data: {{dataset: …}} to train it")
+        self._dataset: Any = zoo.dataset(reference)
+        self._dtype, self._device = dtype, device
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def inputs(self, indices: Tensor) -> tuple[Tensor, ...]:
+        """Inputs of these samples: one tensor, or several where a sample's input is a tuple."""
+        return self._stack([self._dataset[int(i)][0] for i in indices])
+
+    def targets(self, indices: Tensor) -> Tensor:
+        """Targets of these samples."""
+        return self._stack([self._dataset[int(i)][1] for i in indices])[0]
+
+    def _stack(self, items: list[Any]) -> tuple[Tensor, ...]:
+        columns = zip(*items, strict=True) if isinstance(items[0], tuple | list) else [items]
+        return tuple(self._convert(torch.stack([torch.as_tensor(item) for item in column])) for column in columns)
+
+    def _convert(self, tensor: Tensor) -> Tensor:
+        dtype = self._dtype if tensor.is_floating_point() else tensor.dtype
+        return tensor.to(device=self._device, dtype=dtype)

@@ -1,0 +1,156 @@
+"""What a rank computes on: a CPU core, a core paced to play a slower device, or a CUDA device.
+
+All have the same interface: work happens inside :meth:`ComputeDevice.action`, which says when it started and ended.
+
+Theory of pacing
+----------------
+A device of speed v is played by one thread. After an action that took c seconds of the thread's CPU time the thread
+sleeps until c ÷ v seconds have passed since the action began. CPU time, not wall time: if other processes hold the
+core for a while, that delay is not multiplied by 1/v. A sleeping thread leaves its core to others, so devices whose
+speeds sum up to at most the number of cores do not disturb each other. The backward pass of a CPU graph runs in the
+calling thread, so its CPU time is counted too. What is late by one action (a sleep that ended late) is taken
+off the next one's sleep.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from ignite_scheduler.engine.specification import RankDevice
+from ignite_scheduler.errors import ExternalError
+from ignite_scheduler.units import format_memory
+
+
+class Span:
+    """When an action started and ended, in seconds of the machine's monotonic clock."""
+
+    __slots__ = ("end", "start")
+
+    def __init__(self, start: float) -> None:
+        self.start = self.end = start
+
+
+class DeviceMemoryError(ExternalError):
+    """A rank filled more than its device has."""
+
+
+class ComputeDevice(ABC):
+    """A device's clock: how long its work takes as seen from outside."""
+
+    def __init__(self, place: str) -> None:
+        self.torch_device = torch.device(place)
+
+    @contextmanager
+    def action(self) -> Iterator[Span]:
+        """Do work inside this block; its span is complete when the block has ended."""
+        span = Span(time.monotonic())
+        yield span
+        self._end(span)
+        span.end = time.monotonic()
+
+    @abstractmethod
+    def _end(self, span: Span) -> None:
+        """Wait until the device would have finished the work that was issued since ``span.start``."""
+
+    @property
+    @abstractmethod
+    def description(self) -> str:
+        """What it is, in words; says so where it is emulated."""
+
+
+class CpuDevice(ComputeDevice):
+    """One thread at its own pace."""
+
+    def _end(self, span: Span) -> None:
+        pass
+
+    @property
+    def description(self) -> str:
+        return "CPU, one thread"
+
+
+class PacedDevice(ComputeDevice):
+    """One thread that plays a device of ``speed`` cores by waiting."""
+
+    def __init__(self, speed: float) -> None:
+        super().__init__("cpu")
+        self.speed = speed
+        self._cpu = 0.0
+        self._late = 0.0
+
+    @contextmanager
+    def action(self) -> Iterator[Span]:
+        """Do work inside this block; leaving it takes until the slow device would be done."""
+        self._cpu = time.thread_time()
+        with super().action() as span:
+            yield span
+
+    def _end(self, span: Span) -> None:
+        due = span.start + (time.thread_time() - self._cpu) / self.speed - self._late
+        wait = due - time.monotonic()
+        if wait <= 0:
+            self._late = 0.0  # contention, not our own sleep: not to be made up for
+            return
+        time.sleep(wait)
+        self._late = time.monotonic() - due
+
+    @property
+    def description(self) -> str:
+        return f"CPU, one thread paced to {self.speed:g} of a core (emulated)"
+
+
+class CudaDevice(ComputeDevice):
+    """A CUDA device. Actions are timed by waiting for the current stream."""
+
+    def _end(self, span: Span) -> None:
+        torch.cuda.current_stream(self.torch_device).synchronize()
+
+    @property
+    def description(self) -> str:
+        return f"{torch.cuda.get_device_name(self.torch_device)} ({self.torch_device})"
+
+
+def open_device(device: RankDevice) -> ComputeDevice:
+    """The compute device that stands for ``device``; an emulated speed of 1 needs no pacing."""
+    if device.place != "cpu":
+        return CudaDevice(device.place)
+    if device.speed is None or device.speed >= 1.0:
+        return CpuDevice("cpu")
+    return PacedDevice(device.speed)
+
+
+class MemoryWatch:
+    """Compares the process's resident memory with what its device has, where the platform tells.
+
+    What the process holds when the watch begins (interpreter, libraries) is not charged.
+    """
+
+    def __init__(self, device: RankDevice) -> None:
+        self._device = device
+        self._baseline = resident_bytes()
+
+    def check(self, stage_index: int) -> None:
+        """Raise DeviceMemoryError if the rank holds more than its device has."""
+        limit, resident = self._device.memory, resident_bytes()
+        if limit is None or resident is None or self._baseline is None or resident - self._baseline <= limit:
+            return
+        raise DeviceMemoryError(
+            f"stage {stage_index} holds {format_memory(resident - self._baseline)} on {self._device.id!r}, which has "
+            f"{format_memory(limit)}"
+        )
+
+
+def resident_bytes() -> int | None:
+    """Resident memory of this process, None where /proc does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,190 @@
+"""Executes one row of a schedule: the actions of one rank, in exactly their order.
+
+The executor decides nothing. F(s, k) receives the activations of stage s−1, runs the stage's layers and sends the
+result; on the last stage it also takes the loss, already divided by the samples of the whole batch, so that gradients
+of unequal microbatches simply add up to the batch's gradient. B(s, k) receives the gradient of its outputs, runs
+autograd and sends the gradient of its inputs. Gradients accumulate in the order of the row's backwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from ignite_scheduler.engine.chain import StageModule, Tensors
+from ignite_scheduler.engine.devices import ComputeDevice, MemoryWatch
+from ignite_scheduler.engine.transport import Message, Transport
+from ignite_scheduler.errors import ScheduleError
+from ignite_scheduler.pipeline import Action, Interval, Schedule
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""(output, target) → sum over samples of each sample's loss."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """One step's samples, as far as this rank needs them: inputs on the first stage, targets on the last.
+
+    ``microbatches`` are their sizes, in order.
+    """
+
+    step: int
+    microbatches: tuple[int, ...]
+    inputs: Tensors | None = None
+    targets: Tensor | None = None
+
+    @property
+    def total(self) -> int:
+        """Samples of the whole batch."""
+        return sum(self.microbatches)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Kept:
+    """What the backward of one microbatch needs: leaves that get gradients, and what to start from."""
+
+    inputs: Tensors
+    outputs: Tensors
+
+
+class Executor:
+    """One rank's part of a pipeline.
+
+    Parameters
+    ----------
+    stages
+        The stages of this rank, by index.
+    loss
+        Needed by the rank of the last stage.
+    seed
+        The job's; keys dropout.
+    """
+
+    def __init__(
+        self,
+        *,
+        schedule: Schedule,
+        row: int,
+        stages: Mapping[int, StageModule],
+        transport: Transport,
+        device: ComputeDevice,
+        loss: Loss,
+        seed: int,
+        memory: MemoryWatch | None = None,
+    ) -> None:
+        for action in schedule.rows[row]:
+            if action.kind not in "FB":
+                raise ScheduleError(
+                    f"the engine runs whole backwards only, found {action} in schedule {schedule.name!r}"
+                )
+        self._actions, self._row, self._last = schedule.rows[row], row, schedule.num_stages - 1
+        self._stages, self._transport, self._device, self._loss = dict(stages), transport, device, loss
+        self._seed, self._memory = seed, memory
+        self._kept: dict[tuple[int, int], _Kept] = {}
+        self._losses: dict[int, Tensor] = {}
+        self.intervals: list[Interval] = []
+
+    @property
+    def holds_first(self) -> bool:
+        """Whether the first stage is here."""
+        return 0 in self._stages
+
+    @property
+    def holds_last(self) -> bool:
+        """Whether the last stage is here."""
+        return self._last in self._stages
+
+    def train(self, batch: Batch) -> float:
+        """Run all actions of one step; gradients are added to the parameters' ``grad``.
+
+        Returns
+        -------
+        float
+            Mean loss over the batch's samples; 0 on ranks without the last stage.
+        """
+        for stage in self._stages.values():
+            stage.layers.train()
+        return self._run(self._actions, batch, "train")
+
+    @torch.no_grad()
+    def evaluate(self, batch: Batch) -> float:
+        """Mean loss of the batch, forward only and in evaluation mode; 0 on ranks without the last stage."""
+        for stage in self._stages.values():
+            stage.layers.eval()
+        actions = [Action(s, "F", k) for k in range(len(batch.microbatches)) for s in sorted(self._stages)]
+        return self._run(actions, batch, "evaluate")
+
+    def _run(self, actions: Sequence[Action], batch: Batch, mode: str) -> float:
+        self._kept.clear()
+        self._losses.clear()
+        self.intervals = []
+        expected = [m for action in actions if (m := self._incoming(action, batch)) is not None]
+        self._transport.begin(expected, mode=mode, step=batch.step)
+        for action in actions:
+            if action.kind == "F":
+                self._forward(action, batch)
+            else:
+                self._backward(action, batch)
+            if self._memory is not None:
+                self._memory.check(action.stage_index)
+        return sum(float(self._losses[k]) for k in sorted(self._losses))
+
+    def _incoming(self, action: Action, batch: Batch) -> Message | None:
+        stage, kind, k = action
+        source = stage - 1 if kind == "F" else stage + 1
+        if not 0 <= source <= self._last:
+            return None
+        return Message(source, stage, kind, k, batch.microbatches[k])
+
+    def _forward(self, action: Action, batch: Batch) -> None:
+        index, _, k = action
+        stage = self._stages[index]
+        rows = _rows(batch.microbatches, k)
+        message = self._incoming(action, batch)
+        if message is None:
+            assert batch.inputs is not None
+            inputs = tuple(t[slice(*rows)] for t in batch.inputs)
+        else:
+            inputs = self._transport.receive(message)
+        samples = torch.arange(*rows, device=self._device.torch_device)
+        with self._device.action() as span:
+            outputs = stage(inputs, seed=self._seed, step=batch.step, samples=samples)
+            if index == self._last:
+                outputs = (self._take_loss(outputs, batch, k, rows),)
+        self.intervals.append(Interval(action, self._row, span.start, span.end))
+        self._kept[index, k] = _Kept(inputs=inputs, outputs=outputs)
+        if index < self._last:
+            *_, producer = stage.layers._modules
+            self._transport.send(Message(index, index + 1, "F", k, batch.microbatches[k]), outputs, producer=producer)
+
+    def _take_loss(self, outputs: Tensors, batch: Batch, k: int, rows: tuple[int, int]) -> Tensor:
+        assert batch.targets is not None
+        output = outputs[0] if len(outputs) == 1 else outputs
+        loss = self._loss(output, batch.targets[slice(*rows)]) / batch.total  # type: ignore[arg-type]
+        self._losses[k] = loss.detach()
+        return loss
+
+    def _backward(self, action: Action, batch: Batch) -> None:
+        index, _, k = action
+        kept = self._kept.pop((index, k))
+        outputs = [t for t in kept.outputs if t.requires_grad]
+        message = self._incoming(action, batch)
+        gradients = None if message is None else self._transport.receive(message)
+        with self._device.action() as span:
+            if outputs:
+                torch.autograd.backward(outputs, gradients)
+            wanted = [t for t in kept.inputs if t.requires_grad]
+            found = tuple(torch.zeros_like(t) if t.grad is None else t.grad for t in wanted)
+        self.intervals.append(Interval(action, self._row, span.start, span.end))
+        if index > 0:
+            first = next(iter(self._stages[index].layers._modules))
+            self._transport.send(Message(index, index - 1, "B", k, batch.microbatches[k]), found, producer=first)
+
+
+def _rows(microbatches: tuple[int, ...], k: int) -> tuple[int, int]:
+    ends = list(accumulate(microbatches))
+    return ends[k] - microbatches[k], ends[k]

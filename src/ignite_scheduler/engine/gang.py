@@ -1,0 +1,266 @@
+"""The supervisor of one attempt: starts its ranks, reads their reports, and sees to it that all of them end.
+
+Theory of operation
+-------------------
+Ranks are forked from one server process that has torch loaded already (0.3 s for a gang instead of seconds for each
+rank). The supervisor hosts the store in which they meet; each attempt has a prefix of its own there, so remains of an
+earlier one cannot be read. Everything that could take long happens in a starting thread or in the ranks: no call
+blocks.
+
+When a rank dies its neighbours lose their connections and end too, within a fraction of a second. So the first exit
+is not always the cause: the supervisor listens for a short grace time, then blames, in this order, a rank that reported
+an error of its own, a rank that was killed by a signal, and only then a rank that says it lost its peer. Survivors
+are killed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
+from typing import Any, Final, Literal
+
+from ignite_scheduler.engine.rank import Stop, Trouble, main
+from ignite_scheduler.engine.reports import Ending, Failed, Finished, Report, Saved, Started, Stopped
+from ignite_scheduler.engine.saved import saved_steps
+from ignite_scheduler.engine.specification import GangSpec
+
+_GRACE: Final = 0.7
+"""Seconds from the first bad exit to the verdict; neighbours follow within 0.2 s."""
+_PRELOADED: Final = ["ignite_scheduler.engine.preloaded"]
+
+_attempts = itertools.count()
+_lock = threading.Lock()
+_store: Any = None
+
+
+def _context() -> Any:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_PRELOADED)
+    return context
+
+
+def _meeting_point() -> int:
+    """Port of this process's store, made at the first call."""
+    global _store  # noqa: PLW0603  # one store serves all gangs of a process
+    with _lock:
+        if _store is None:
+            from datetime import timedelta
+
+            from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+            _store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=60))
+        port: int = _store.port
+        return port
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Let children not run the caller's main script again: a script or notebook needs no ``if __name__`` guard."""
+    with _lock:
+        main_module = sys.modules["__main__"]
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main_module
+
+
+class Gang:
+    """The ranks of one attempt, seen from outside. Make one with :meth:`start`."""
+
+    def __init__(self, spec: GangSpec) -> None:
+        self.spec = spec
+        self._scope = f"{spec.job.name}/{spec.epoch}/{os.getpid()}-{next(_attempts)}"
+        self._processes: list[ForkServerProcess] = []
+        self._pipes: list[Connection] = []
+        self._open: dict[int, Connection] = {}
+        self._troubles: dict[int, Trouble] = {}
+        self._said: Finished | Stopped | None = None
+        self._ending: Ending | None = None
+        self._saved = 0
+        self._wanted: Literal["run", "stop", "stopping", "kill"] = "run"
+        self._save = False
+        self._first_bad: float | None = None
+        self._start_error: BaseException | None = None
+        self._starting = threading.Thread(target=self._launch, daemon=True, name=f"start {spec.job.name}")
+
+    @classmethod
+    def start(cls, spec: GangSpec) -> Gang:
+        """Begin to start the ranks; returns at once. :class:`Started` follows when they are all up."""
+        gang = cls(spec)
+        if spec.resume is not None:
+            gang._saved = saved_steps(spec.resume)
+        gang._starting.start()
+        return gang
+
+    def _launch(self) -> None:
+        try:
+            port = _meeting_point()
+            context = _context()
+            for rank in range(len(self.spec.devices)):
+                ours, theirs = context.Pipe(duplex=True)
+                process = context.Process(
+                    target=main,
+                    args=(self.spec, rank, theirs, port, self._scope),
+                    name=f"{self.spec.job.name} rank {rank}",
+                    daemon=True,
+                )
+                with _without_main():
+                    process.start()
+                theirs.close()
+                self._pipes.append(ours)
+                self._processes.append(process)
+        except BaseException as error:
+            self._start_error = error
+
+    @property
+    def ended(self) -> bool:
+        """Whether the ending has been reported."""
+        return self._ending is not None
+
+    @property
+    def process_ids(self) -> tuple[int, ...]:
+        """Of the ranks that have been started so far."""
+        return tuple(process.pid or 0 for process in self._processes)
+
+    def stop(self, save: bool = True) -> None:
+        """Ask all ranks to stop at their next common step boundary, after a checkpoint if ``save``."""
+        if self._wanted == "run":
+            self._wanted, self._save = "stop", save
+
+    def kill(self) -> None:
+        """End all ranks now, unsaved."""
+        self._wanted = "kill"
+
+    def poll(self) -> list[Report]:
+        """Reports since the last call, oldest first; never waits for a rank. The last one is an ending."""
+        if self.ended or self._starting.is_alive():
+            return []
+        if not self._open and self._pipes:
+            self._open = dict(enumerate(self._pipes))
+        reports = self._read()
+        if self._start_error is not None:
+            self._end(Failed(reason=f"could not start: {self._start_error}", fault="job", saved=self._saved))
+        elif self._wanted == "kill":
+            self._read()
+            self._end(Stopped(done=self._saved, saved=self._saved))
+        elif self._wanted == "stop":
+            self._pass_on_stop()
+        if not self.ended:
+            self._look_at_exits()
+        return [*reports, self._ending] if self._ending is not None else reports
+
+    def wait(self, timeout: float | None = None) -> Iterator[Report]:
+        """Yield reports as they come until the ending; for callers that have nothing else to do.
+
+        Raises
+        ------
+        TimeoutError
+            No ending within ``timeout`` seconds; the gang is killed.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            yield from self.poll()
+            if self.ended:
+                return
+            if until is not None and time.monotonic() > until:
+                self.kill()
+                self.poll()
+                raise TimeoutError(f"gang of {self.spec.job.name!r} did not end within {timeout:g} s")
+            if self._open:
+                multiprocessing.connection.wait(list(self._open.values()), timeout=0.05)
+            else:
+                time.sleep(0.01)
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _read(self) -> list[Report]:
+        reports: list[Report] = []
+        for rank, pipe in list(self._open.items()):
+            try:
+                while pipe.poll():
+                    self._take(rank, pipe.recv(), reports)
+            except (EOFError, OSError):
+                del self._open[rank]
+        return reports
+
+    def _take(self, rank: int, message: Report | Trouble, reports: list[Report]) -> None:
+        match message:
+            case Trouble():
+                self._troubles[rank] = message
+            case Finished() | Stopped():
+                self._said = message
+            case _:
+                if isinstance(message, Started | Saved):
+                    self._saved = message.done
+                reports.append(message)
+
+    def _pass_on_stop(self) -> None:
+        for pipe in self._open.values():
+            with suppress(OSError):
+                pipe.send(Stop(save=self._save))
+        self._wanted = "stopping"
+
+    def _look_at_exits(self) -> None:
+        codes = [process.exitcode for process in self._processes]
+        if all(code == 0 for code in codes):
+            self._read()
+            assert self._said is not None
+            self._end(self._said)
+            return
+        if not any(code for code in codes if code is not None) and not self._troubles:
+            return
+        now = time.monotonic()
+        if self._first_bad is None:
+            self._first_bad = now
+        if now - self._first_bad >= _GRACE or all(code is not None for code in codes):
+            self._read()
+            self._end(self._verdict())
+
+    def _verdict(self) -> Failed:
+        for rank, trouble in sorted(self._troubles.items()):
+            if trouble.kind != "peer":
+                return self._failed(rank, trouble.reason, trouble.kind, trouble.layer)
+        codes = [process.exitcode for process in self._processes]
+        for rank, code in enumerate(codes):
+            if code is not None and code < 0:
+                with suppress(ValueError):
+                    return self._failed(rank, f"died: signal {-code} ({signal.Signals(-code).name})", "device")
+                return self._failed(rank, f"died: signal {-code}", "device")
+        for rank, code in enumerate(codes):
+            if code and rank not in self._troubles:
+                return self._failed(rank, f"exited with status {code} without a word", "device")
+        rank, trouble = next(iter(self._troubles.items()))
+        return self._failed(rank, trouble.reason, "device")
+
+    def _failed(self, rank: int, reason: str, fault: Literal["device", "job"], layer: str | None = None) -> Failed:
+        device = self.spec.devices[rank].id
+        return Failed(
+            reason=f"rank {rank} on {device}: {reason}",
+            fault=fault,
+            saved=self._saved,
+            rank=rank,
+            device=device,
+            layer=layer,
+        )
+
+    def _end(self, ending: Ending) -> None:
+        for process in self._processes:
+            if process.exitcode is None:
+                process.kill()
+        for process in self._processes:
+            process.join()
+        for pipe in self._pipes:
+            pipe.close()
+        self._open.clear()
+        self._ending = ending

@@ -1,0 +1,125 @@
+"""What a gang must know to run: the job, the plan, and what stands for each device and link."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ignite_scheduler.errors import InputError
+from ignite_scheduler.model import Cluster, Job, Link, Plan
+
+DEFAULT_TIMEOUT = 120.0
+"""Seconds of silence of a peer after which a rank gives up: for one that is frozen; a killed one is noticed at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankDevice:
+    """What one rank computes on.
+
+    Parameters
+    ----------
+    id
+        The cluster's id of the device.
+    speed
+        Pace at which the device is emulated, relative to a core of this machine, in (0, 1]; None = a real device at
+        its own pace.
+    place
+        Where tensors live, in torch's words: ``cpu`` or ``cuda:0``.
+    memory
+        Bytes that the rank may fill beyond what an idle rank holds; None = not watched.
+    """
+
+    id: str
+    speed: float | None = None
+    place: str = "cpu"
+    memory: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.speed is not None and not 0 < self.speed <= 1:
+            raise InputError(
+                f"device {self.id!r}: an emulated speed must be above 0 and at most 1 core, found {self.speed:g}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangSpec:
+    """One attempt to run one job.
+
+    Parameters
+    ----------
+    devices
+        By rank; rank r executes row r of the plan's schedule.
+    links
+        (source rank, target rank) → link to emulate; a pair that is missing is real.
+    directory
+        The run directory: metrics, timeline, checkpoints.
+    epoch
+        Attempt number, from 1.
+    resume
+        Checkpoint to go on from; None = from the beginning.
+    backend
+        ``gloo`` (CPU) or ``nccl`` (CUDA).
+    timeout
+        Seconds, see :data:`DEFAULT_TIMEOUT`.
+    """
+
+    job: Job
+    plan: Plan
+    devices: tuple[RankDevice, ...]
+    directory: Path
+    links: Mapping[tuple[int, int], Link] = field(default_factory=dict)
+    epoch: int = 1
+    resume: Path | None = None
+    backend: str = "gloo"
+    timeout: float = DEFAULT_TIMEOUT
+
+    def __post_init__(self) -> None:
+        for stage in self.plan.stages:
+            if len(stage.devices) != 1:
+                raise InputError(
+                    f"stage {stage.index} of the plan for {self.plan.job!r} has {len(stage.devices)} devices: this "
+                    "engine runs one device per stage; plan with replicas: 1"
+                )
+        ids = self.plan.device_ids
+        if tuple(device.id for device in self.devices) != ids:
+            raise InputError(
+                f"the plan for {self.plan.job!r} names the devices {', '.join(ids)}; found "
+                f"{', '.join(device.id for device in self.devices)}"
+            )
+
+
+def emulated(
+    job: Job,
+    plan: Plan,
+    cluster: Cluster,
+    *,
+    directory: Path,
+    epoch: int = 1,
+    resume: Path | None = None,
+    watch_memory: bool = False,
+) -> GangSpec:
+    """A specification in which this machine plays all devices and links of ``cluster``.
+
+    A device without a ``speed`` runs unpaced; links follow the cluster's rules.
+
+    Raises
+    ------
+    InputError
+        A speed above 1 (a core of this machine cannot play a faster device), or a pair of stages that no link joins.
+    """
+    held = [cluster.device(device_id) for device_id in plan.device_ids]
+    devices = tuple(
+        RankDevice(id=device.id, speed=device.speed, memory=device.memory if watch_memory else None) for device in held
+    )
+    rank_of = {device.id: rank for rank, device in enumerate(held)}
+    links: dict[tuple[int, int], Link] = {}
+    for before, after in zip(plan.stages, plan.stages[1:], strict=False):
+        pair = rank_of[before.devices[0].device], rank_of[after.devices[0].device]
+        for source, target in (pair, pair[::-1]):
+            link = cluster.link(held[source], held[target])
+            if link is None:
+                raise InputError(f"no link from {held[source].id!r} to {held[target].id!r}, which the plan needs")
+            if source != target:
+                links[source, target] = link
+    return GangSpec(job=job, plan=plan, devices=devices, directory=directory, links=links, epoch=epoch, resume=resume)
