@@ -1,4 +1,6 @@
-"""What the controller wants done. Commands are imperatives; carrying one out twice does no harm, since each names its epoch."""
+"""What the controller wants done. Commands are imperatives; carrying one out twice does no harm, since each names its
+epoch.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ class PlanJob:
 class StartGang:
     """Start the job's processes on exactly these devices, all or none.
 
-    ``device_ids`` are in the order in which the candidate's plan names its representatives (``plan.device_ids``); for a
-    throughput-table job in the order of its demand. ``saved`` units of work are already done.
+    ``device_ids`` are in the order in which the candidate's plan names its representatives (``plan.device_ids``); for
+    a throughput-table job in the order of its demand. ``saved`` units of work are already done.
     """
 
     job_id: str
@@ -54,8 +56,8 @@ class StopGang:
 class SetTimer:
     """Send TimerFired at the given time, after the other events of that instant; a timer of the same id is replaced.
 
-    ``at`` may be the time of the event that is being handled: such a timer closes the instant, so that a policy sees all
-    that happened in it at once.
+    ``at`` may be the time of the event that is being handled: such a timer closes the instant, so that a policy sees
+    all that happened in it at once.
     """
 
     timer_id: str

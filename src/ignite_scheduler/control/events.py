@@ -22,6 +22,8 @@ class JobSubmitted:
     terms: QueueTerms
     startup: float = 0.0
     """Seconds from start to the first unit of work, at each start."""
+    restart: float = 0.0
+    """Further seconds of a start that continues saved work (the checkpoint is loaded)."""
     checkpoint_every: float | None = None
     """Units of work between checkpoints; None = only on a requested stop."""
     checkpoint_cost: float = 0.0

@@ -1,16 +1,20 @@
-"""What a policy chooses from: for each job a few candidates, each a demand on pools of devices with its time and money.
+"""What a policy chooses from: for each job a few candidates, each a demand on pools of devices with its time and
+money.
 
-A *pool* is a set of devices that a demand may draw from without telling them apart. Two levels are used: devices that are
-interchangeable for a plan (same kind, speed, memory, price and the same links to everybody: ``node/kind`` as a rule) and, above
-them, all devices of a kind, which is what a throughput-table job asks for. Taking a device takes it from both pools, so
-capacities stay two lists of integers.
+A *pool* is a set of devices that a demand may draw from without telling them apart. Two levels are used: devices that
+are interchangeable for a plan (same kind, speed, memory, price and the same links to everybody: ``node/kind`` as a
+rule) and, above them, all devices of a kind, which is what a throughput-table job asks for. Taking a device takes it
+from both pools, so capacities stay two lists of integers.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ignite_scheduler.model import Plan
+from ignite_scheduler.model import Cluster, Device, Plan
+from ignite_scheduler.policy.pools import Pools, kind_pool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,3 +48,98 @@ class Candidate:
     def num_devices(self) -> int:
         """Devices held."""
         return sum(count for _, count in self.demand)
+
+
+def candidates_of_plans(plans: Iterable[Plan], cluster: Cluster, pools: Pools) -> tuple[Candidate, ...]:
+    """One candidate a plan: its devices counted by fine pool, its rate in steps per second.
+
+    The plan stays on its own devices, which stand for any free ones of the same pools. Power is the predicted energy
+    spread over the predicted duration.
+    """
+    return tuple(_candidate_of_plan(plan, cluster, pools) for plan in plans)
+
+
+def _candidate_of_plan(plan: Plan, cluster: Cluster, pools: Pools) -> Candidate:
+    predicted = plan.predicted
+    counts = Counter(pools.pool_of[device_id] for device_id in plan.device_ids)
+    power = None
+    if predicted.energy is not None and predicted.duration:
+        power = predicted.energy / predicted.duration
+    return Candidate(
+        demand=tuple(sorted(counts.items())),
+        rate=1.0 / predicted.step,
+        rate_low=1.0 / predicted.step_high,
+        price=_sum_or_none(cluster.device(device_id).price for device_id in plan.device_ids),
+        power=power,
+        plan=plan,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindFigures:
+    """How many devices of a kind there are, and their mean price (money per second) and busy power (watts).
+
+    None where one of them is unknown.
+    """
+
+    count: int
+    price: float | None
+    power: float | None
+
+
+def figures_of_kinds(cluster: Cluster) -> dict[str, KindFigures]:
+    """Kind → figures over the cluster's devices."""
+    by_kind: dict[str, list[Device]] = {}
+    for device in cluster.devices:
+        by_kind.setdefault(device.kind, []).append(device)
+    return {
+        kind: KindFigures(
+            count=len(devices),
+            price=_mean_or_none([device.price for device in devices]),
+            power=_mean_or_none([device.busy_power for device in devices]),
+        )
+        for kind, devices in by_kind.items()
+    }
+
+
+def candidates_of_rates(
+    rates: Mapping[tuple[tuple[str, int], ...], float], kinds: Mapping[str, KindFigures]
+) -> tuple[Candidate, ...]:
+    """Candidates of a throughput-table job: one for each mix of kinds of which there are enough devices.
+
+    Parameters
+    ----------
+    rates
+        ((kind, count), …), each kind once → units of work per second, above 0.
+    kinds
+        The devices there are, see :func:`figures_of_kinds`.
+    """
+    return tuple(
+        Candidate(
+            demand=tuple(sorted((kind_pool(kind), count) for kind, count in mix)),
+            rate=rate,
+            rate_low=rate,
+            price=_sum_or_none(_times(kinds[kind].price, count) for kind, count in mix),
+            power=_sum_or_none(_times(kinds[kind].power, count) for kind, count in mix),
+        )
+        for mix, rate in rates.items()
+        if all(kind in kinds and count <= kinds[kind].count for kind, count in mix)
+    )
+
+
+def _sum_or_none(values: Iterable[float | None]) -> float | None:
+    total = 0.0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total
+
+
+def _mean_or_none(values: list[float | None]) -> float | None:
+    total = _sum_or_none(values)
+    return None if total is None else total / len(values)
+
+
+def _times(value: float | None, count: int) -> float | None:
+    return None if value is None else value * count

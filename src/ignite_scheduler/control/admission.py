@@ -1,0 +1,73 @@
+"""What is refused at the door: a job whose deadline or budget no candidate can keep, even alone on an idle
+cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from ignite_scheduler.control.events import JobSubmitted
+from ignite_scheduler.model import Infeasible
+from ignite_scheduler.policy.candidates import Candidate
+from ignite_scheduler.policy.view import remaining_seconds
+from ignite_scheduler.units import format_duration
+
+_ROUNDING: Final = 1e-9
+"""Relative: a limit that is met but for rounding is met."""
+
+
+def startup_seconds(spec: JobSubmitted, work: float) -> float:
+    """Seconds before the first unit of work of a gang that has ``work`` units left to do."""
+    return spec.startup + (spec.restart if work < spec.work else 0.0)
+
+
+def run_seconds(spec: JobSubmitted, work: float, rate: float) -> float:
+    """Seconds of a gang of the job for the last ``work`` units at ``rate``: start-up, work and checkpoints."""
+    return remaining_seconds(
+        work,
+        rate,
+        startup=startup_seconds(spec, work),
+        checkpoint_every=spec.checkpoint_every,
+        checkpoint_cost=spec.checkpoint_cost,
+    )
+
+
+def refusal(spec: JobSubmitted, candidates: Iterable[Candidate], at: float) -> Infeasible | None:
+    """Why the job is not admitted at time ``at``; None if it is. Times in the answer count from its submission."""
+    seconds = [(run_seconds(spec, spec.work, each.rate), each) for each in candidates]
+    if not seconds:
+        return None
+    deadline, budget = spec.terms.deadline, spec.terms.budget
+    earliest = at - spec.at + min(time for time, _ in seconds)
+    if deadline is not None and earliest > deadline * (1 + _ROUNDING):
+        return Infeasible(
+            code="deadline",
+            text=f"the deadline of {format_duration(deadline)} cannot be met: the earliest finish, alone on an idle "
+            f"cluster, is {format_duration(earliest)} after submission",
+            earliest_finish=earliest,
+            cures=(f"a deadline of at least {format_duration(earliest)}", "faster or more devices", "less work"),
+        )
+    costs = [_cost(time, each) for time, each in seconds]
+    known = [cost for cost in costs if cost is not None]
+    if budget is not None and len(known) == len(costs) and min(known) > budget * (1 + _ROUNDING):
+        return Infeasible(
+            code="budget",
+            text=f"the budget of {budget:g} cannot be kept: the cheapest way to run the job costs {min(known):.4g}",
+            cures=(f"a budget of at least {min(known):.4g}", "cheaper devices", "less work"),
+        )
+    return None
+
+
+def affordable(spec: JobSubmitted, candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+    """The candidates that keep the job's budget; those of unknown price are kept."""
+    budget = spec.terms.budget
+    if budget is None:
+        return candidates
+    costs = [_cost(run_seconds(spec, spec.work, each.rate), each) for each in candidates]
+    return tuple(
+        each for each, cost in zip(candidates, costs, strict=True) if cost is None or cost <= budget * (1 + _ROUNDING)
+    )
+
+
+def _cost(seconds: float, candidate: Candidate) -> float | None:
+    return None if candidate.price is None else candidate.price * seconds
