@@ -11,7 +11,7 @@ from ignite_scheduler.units import format_duration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """A gang that held devices from ``start`` to ``end`` and did work from ``working`` on (seconds)."""
+    """A gang that held devices from ``start`` to ``end`` and did work from ``working`` on (seconds; None = at once)."""
 
     job: str
     devices: tuple[str, ...]
@@ -38,7 +38,7 @@ def cluster_panel(
 
 
 def _bars(holding: Holding) -> Iterable[Bar]:
-    working = holding.end if holding.working is None else min(holding.working, holding.end)
+    working = holding.start if holding.working is None else min(holding.working, holding.end)
     length = format_duration(holding.end - holding.start)
     note = holding.note or f"{holding.job}: {length} on {', '.join(holding.devices)}"
     if working > holding.start:

@@ -4,58 +4,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from ignite_scheduler.api.pictures import KIND_COLOURS, KIND_NAMES, Bar, Lane, Panel, gantt
-from ignite_scheduler.pipeline import Action, Interval, Timeline, Transfer
-from ignite_scheduler.pipeline.timeline import Number
+from ignite_scheduler.formats.timeline import StepTimes
 from ignite_scheduler.units import format_duration
 
 _NOUNS: Mapping[str, str] = {"F": "forward", "B": "backward", "I": "input backward", "W": "weight backward"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One step of a pipeline in time, planned or measured. ``finishes`` holds (start, end) by stage."""
-
-    intervals: tuple[Interval, ...]
-    transfers: tuple[Transfer, ...]
-    finishes: tuple[tuple[Number, Number], ...]
-    step: Number
-
-
-def planned_step(line: Timeline) -> Step:
-    """The step that a plan expects."""
-    return Step(intervals=line.intervals, transfers=line.transfers, finishes=line.finishes, step=line.step)
-
-
-def measured_step(entry: Mapping[str, Any]) -> Step:
-    """One entry of ``steps`` in a ``timeline.json``."""
-    return Step(
-        intervals=tuple(
-            Interval(Action.parse(one["action"]), one["row"], one["start_s"], one["end_s"])
-            for one in entry["intervals"]
-        ),
-        transfers=tuple(
-            Transfer(
-                one["source"], one["target"], one["kind"], one["microbatch"], one["start_s"], one["end_s"],
-                (one["source"], one["target"], one["kind"]),
-            )
-            for one in entry["transfers"]
-        ),
-        finishes=tuple((one["start_s"], one["end_s"]) for one in entry["finishes"]),
-        step=entry["step_s"],
-    )  # fmt: skip
-
-
-def step_panel(title: str, step: Step, devices: Sequence[str]) -> Panel:
+def step_panel(title: str, step: StepTimes, devices: Sequence[str]) -> Panel:
     """A lane for each stage (named by its device), a thin one for each pair of stages that talk."""
     stages = defaultdict[int, list[Bar]](list)
     for interval in step.intervals:
         stage, kind, k = interval.action
         stages[stage].append(_bar(float(interval.start), float(interval.end), kind, k, f"stage {stage}"))
-    for stage, (start, end) in enumerate(step.finishes):
+    for stage, start, end in step.finishes:
         if end > start:
             stages[stage].append(Bar(start=float(start), end=float(end), key="finish", note="all-reduce and update"))
     links = defaultdict[tuple[int, int], list[Bar]](list)

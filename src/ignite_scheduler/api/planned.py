@@ -5,12 +5,15 @@ from __future__ import annotations
 import html
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ignite_scheduler.errors import ConflictError
 from ignite_scheduler.model import Cluster, Infeasible, Job, Plan, Profile
 from ignite_scheduler.pipeline import Timeline
 from ignite_scheduler.units import format_duration, format_memory
+
+if TYPE_CHECKING:
+    from ignite_scheduler.formats.timeline import TimelineRecord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,14 +67,27 @@ class Planned:
         )
         return timeline(*stage_durations(self.job, self.profile, self.cluster, assignment))
 
-    def to_svg(self) -> str:
-        """One planned step as a Gantt picture; ConflictError if there is no plan."""
-        from ignite_scheduler.api.pipeline_pictures import planned_step, step_panel, step_svg
+    def to_timeline(self) -> TimelineRecord:
+        """One planned step in the form in which a run writes down measured ones; ConflictError if there is no plan."""
+        from ignite_scheduler.formats.timeline import parse_timeline, planned_document
 
         plan = self.plan
         devices = [", ".join(share.device for share in stage.devices) for stage in plan.stages]
+        return parse_timeline(planned_document(self.timeline, job=plan.job, devices=devices))
+
+    def to_chrome_trace(self) -> dict[str, Any]:
+        """One planned step as a Chrome trace, which Perfetto opens; ConflictError if there is no plan."""
+        from ignite_scheduler.formats import chrome_trace
+
+        return chrome_trace([self.to_timeline()])
+
+    def to_svg(self) -> str:
+        """One planned step as a Gantt picture; ConflictError if there is no plan."""
+        from ignite_scheduler.api.pipeline_pictures import step_panel, step_svg
+
+        plan, record = self.plan, self.to_timeline()
         title = f"{plan.job}: planned step, {plan.schedule}, {len(plan.microbatches)} microbatches"
-        return step_svg([step_panel(title, planned_step(self.timeline), devices)])
+        return step_svg([step_panel(title, record.steps[0], record.devices)])
 
     def _repr_html_(self) -> str:
         answer = self.answer

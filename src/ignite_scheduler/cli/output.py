@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -39,16 +38,16 @@ def is_document(output: str) -> bool:
     return output in {"json", "yaml"}
 
 
-def emit(document: Mapping[str, Any] | Sequence[Any], output: str) -> None:
+def emit(document: Mapping[str, Any], output: str) -> None:
     """Print a document on stdout as JSON, or as YAML."""
     if output == "yaml":
-        from ruamel.yaml import YAML
+        from ignite_scheduler.formats.files import yaml_text
 
-        yaml = YAML()
-        yaml.default_flow_style = False
-        yaml.dump(json.loads(json.dumps(document)), sys.stdout)
+        click.echo(yaml_text(document), nl=False)
         return
-    click.echo(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
+    from ignite_scheduler.formats.files import json_text
+
+    click.echo(json_text(document), nl=False)
 
 
 def console(*, err: bool = False) -> Console:

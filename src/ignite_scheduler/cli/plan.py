@@ -155,13 +155,11 @@ def _show_pareto(found: tuple[Planned, ...], output: str) -> int:
 
 
 def _write(planned: Planned, trace: Path | None, svg: Path | None) -> None:
-    import json
-
-    from ignite_scheduler.cli.places import write_whole
+    from ignite_scheduler.formats.files import write_json, write_text
 
     if trace is not None:
-        write_whole(trace, json.dumps(planned.to_chrome_trace()))
+        write_json(trace, planned.to_chrome_trace())
         exits.say(f"planned step as a trace: {trace} (open in https://ui.perfetto.dev)")
     if svg is not None:
-        write_whole(svg, planned.to_svg())
+        write_text(svg, planned.to_svg())
         exits.say(f"planned step as a picture: {svg}")
