@@ -3,18 +3,69 @@
 Nothing heavy is imported here: the YAML reader and the validation library come in when a document is read.
 """
 
+from ignite_scheduler.formats.catalogue import CATALOGUE
+from ignite_scheduler.formats.chrome_trace import chrome_trace
 from ignite_scheduler.formats.cluster import cluster_document, load_cluster, parse_cluster
+from ignite_scheduler.formats.examples import example_files
+from ignite_scheduler.formats.files import json_text, write_json, write_text, write_yaml, yaml_text
 from ignite_scheduler.formats.job import job_document, load_job, parse_job
+from ignite_scheduler.formats.plan import (
+    answer_document,
+    infeasible_document,
+    load_answer,
+    load_plan,
+    parse_answer,
+    plan_document,
+)
 from ignite_scheduler.formats.profile import load_profile, parse_profile, profile_document
+from ignite_scheduler.formats.report import JobRow, PolicyFigures, jobs_csv, report_document
+from ignite_scheduler.formats.schemas import SCHEMA_NAMES, schema
+from ignite_scheduler.formats.timeline import (
+    StepTimes,
+    TimelineRecord,
+    load_timeline,
+    parse_timeline,
+    planned_document,
+)
+from ignite_scheduler.formats.workload import TableJob, WorkloadJob, load_workload, workload_text
 
 __all__ = [
+    "CATALOGUE",
+    "SCHEMA_NAMES",
+    "JobRow",
+    "PolicyFigures",
+    "StepTimes",
+    "TableJob",
+    "TimelineRecord",
+    "WorkloadJob",
+    "answer_document",
+    "chrome_trace",
     "cluster_document",
+    "example_files",
+    "infeasible_document",
     "job_document",
+    "jobs_csv",
+    "json_text",
+    "load_answer",
     "load_cluster",
     "load_job",
+    "load_plan",
     "load_profile",
+    "load_timeline",
+    "load_workload",
+    "parse_answer",
     "parse_cluster",
     "parse_job",
     "parse_profile",
+    "parse_timeline",
+    "plan_document",
+    "planned_document",
     "profile_document",
+    "report_document",
+    "schema",
+    "workload_text",
+    "write_json",
+    "write_text",
+    "write_yaml",
+    "yaml_text",
 ]

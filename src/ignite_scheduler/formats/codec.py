@@ -229,7 +229,7 @@ _BUILDERS: Final[dict[Any, Callable[[tuple[Any, ...]], Coding]]] = {
 }
 
 
-# --- values without a hint ---------------------------------------------------------------------------------------------
+# --- values without a hint --------------------------------------------------------------------------------------------
 
 
 def _encode_any(value: Any) -> Any:  # noqa: PLR0911 - one return a case

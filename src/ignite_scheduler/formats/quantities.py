@@ -43,8 +43,8 @@ def bandwidth_text(value: float) -> str:
 def duration_text(value: float) -> str:
     """Seconds as text, losslessly.
 
-    >>> duration_text(7200.0), duration_text(0.0002)
-    ('2h', '200us')
+    >>> duration_text(7200.0), duration_text(0.5)
+    ('2h', '500ms')
     """
     return _exact(value, units.DURATION_UNITS, _DURATION, "s")
 

@@ -5,23 +5,17 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Iterable
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, ClassVar, Final
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    PlainValidator,
-    WithJsonSchema,
-    model_validator,
-)
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from ignite_scheduler import units
 
-AUTO = "auto"
+AUTO: Final = "auto"
 
 
 def or_list(words: Iterable[object]) -> str:
@@ -62,17 +56,32 @@ class Shape(BaseModel):
         return data
 
 
-def _quantity(parse: Callable[[object], float], examples: list[str]) -> Any:
-    schema = {"type": "string", "examples": examples, "description": "a number and its unit"}
-    return Annotated[float, BeforeValidator(parse), WithJsonSchema(schema)]
+@dataclass(frozen=True, eq=False)  # hashed by identity, as a part of a type must be
+class Checked:
+    """Marks a field: ``check`` turns what stands in the document into the value (ValueError if it cannot), ``schema``
+    describes it.
+    """
+
+    check: Callable[[Any], Any]
+    schema: Mapping[str, Any]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.check)
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return dict(self.schema)
 
 
-Memory = _quantity(units.parse_memory, ["40GiB", "64GB"])
-Bandwidth = _quantity(units.parse_bandwidth, ["25GB/s", "10Gbit/s"])
-Duration = _quantity(units.parse_duration, ["0.2ms", "90s", "2h"])
-Price = _quantity(units.parse_price, ["2.5/h"])
-Power = _quantity(units.parse_power, ["250W"])
-Flops = _quantity(units.parse_flops, ["19.5TFLOP/s"])
+def _quantity(parse: Callable[[object], float], *examples: str) -> Checked:
+    return Checked(parse, {"type": "string", "examples": list(examples), "description": "a number and its unit"})
+
+
+Memory = Annotated[float, _quantity(units.parse_memory, "40GiB", "64GB")]
+Bandwidth = Annotated[float, _quantity(units.parse_bandwidth, "25GB/s", "10Gbit/s")]
+Duration = Annotated[float, _quantity(units.parse_duration, "0.2ms", "90s", "2h")]
+Price = Annotated[float, _quantity(units.parse_price, "2.5/h")]
+Power = Annotated[float, _quantity(units.parse_power, "250W")]
+Flops = Annotated[float, _quantity(units.parse_flops, "19.5TFLOP/s")]
 
 
 def number(value: object, *, above: float | None = None, least: float | None = None) -> float:
@@ -106,27 +115,16 @@ def _found(value: object) -> str:
     return repr(value)
 
 
-def _number_field(schema: dict[str, Any], **limits: float) -> Any:
-    return Annotated[
-        float, PlainValidator(lambda value: number(value, **limits)), WithJsonSchema({"type": "number"} | schema)
-    ]
+Number = Annotated[float, Checked(number, {"type": "number"})]
+NotNegative = Annotated[float, Checked(partial(number, least=0), {"type": "number", "minimum": 0})]
+Positive = Annotated[float, Checked(partial(number, above=0), {"type": "number", "exclusiveMinimum": 0})]
+Integer = Annotated[int, Checked(whole, {"type": "integer"})]
+Count = Annotated[int, Checked(partial(whole, least=0), {"type": "integer", "minimum": 0})]
+CountFromOne = Annotated[int, Checked(partial(whole, least=1), {"type": "integer", "minimum": 1})]
 
 
-def _whole_field(least: int) -> Any:
-    return Annotated[
-        int, PlainValidator(lambda value: whole(value, least)), WithJsonSchema({"type": "integer", "minimum": least})
-    ]
-
-
-Number = _number_field({})
-NotNegative = _number_field({"minimum": 0}, least=0)
-Positive = _number_field({"exclusiveMinimum": 0}, above=0)
-Count = _whole_field(0)
-CountFromOne = _whole_field(1)
-
-
-def _auto_or(check: Callable[[object], Any], schema: dict[str, Any], expected: str) -> Any:
-    def validate(value: object) -> Any:
+def _auto_or(check: Callable[[Any], Any], schema: Mapping[str, Any], expected: str) -> Checked:
+    def validate(value: Any) -> Any:
         if value == AUTO:
             return AUTO
         try:
@@ -134,7 +132,7 @@ def _auto_or(check: Callable[[object], Any], schema: dict[str, Any], expected: s
         except ValueError as error:
             raise ValueError(f"{error} ({expected} or 'auto' will do)") from None
 
-    return Annotated[Any, PlainValidator(validate), WithJsonSchema({"anyOf": [{"const": AUTO}, schema]})]
+    return Checked(validate, {"anyOf": [{"const": AUTO}, dict(schema)]})
 
 
 def _flag(value: object) -> bool:
@@ -149,11 +147,13 @@ def _split(value: object) -> list[int]:
     return [whole(item, 1) for item in value]
 
 
-AutoCount = _auto_or(lambda value: whole(value, 1), {"type": "integer", "minimum": 1}, "a whole number")
-AutoFlag = _auto_or(_flag, {"type": "boolean"}, "true, false")
-AutoSplit = _auto_or(_split, {"type": "array", "items": {"type": "integer", "minimum": 1}}, "layer counts")
+_COUNT_SCHEMA: Final = {"type": "integer", "minimum": 1}
 
-_STEPS = re.compile(r"\s*(\d+)\s*steps?\s*")
+AutoCount = Annotated[Any, _auto_or(partial(whole, least=1), _COUNT_SCHEMA, "a whole number")]
+AutoFlag = Annotated[Any, _auto_or(_flag, {"type": "boolean"}, "true, false")]
+AutoSplit = Annotated[Any, _auto_or(_split, {"type": "array", "items": _COUNT_SCHEMA}, "layer counts")]
+
+_STEPS: Final = re.compile(r"\s*(\d+)\s*steps?\s*")
 
 
 def _steps(value: object) -> int:
@@ -165,77 +165,42 @@ def _steps(value: object) -> int:
     return whole(value, 1)
 
 
-Steps = Annotated[
-    int,
-    PlainValidator(_steps),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": r"^\d+ steps?$"}]}),
-]
+Steps = Annotated[int, Checked(_steps, {"anyOf": [_COUNT_SCHEMA, {"type": "string", "pattern": r"^\d+ steps?$"}]})]
 
 
-def _name(forbidden: str, noun: str) -> Any:
-    def check(text: str) -> str:
-        bad = [char for char in text if char in forbidden or not char.isprintable()]
+def _name(noun: str, forbidden: str = "") -> Checked:
+    def check(text: Any) -> str:
+        if not isinstance(text, str):
+            raise ValueError(f"expected a {noun}, found {_found(text)}")
         if not text.strip():
             raise ValueError(f"expected a {noun}, found an empty text")
+        bad = [char for char in text if char in forbidden or not char.isprintable()]
         if bad:
             raise ValueError(f"a {noun} may not contain {bad[0]!r}, found {text!r}")
         return text
 
-    return Annotated[str, AfterValidator(check)]
+    return Checked(check, {"type": "string", "minLength": 1})
 
 
-NodeName = _name("/ ", "node name")
-KindName = _name("/ :+,", "kind of device")
-DeviceName = _name("/ ", "device id")
-JobName = _name("/\\", "job name")
-LayerName = _name("", "layer name")
-Text = _name("", "text")
+NodeName = Annotated[str, _name("node name", "/ ")]
+KindName = Annotated[str, _name("kind of device", "/ :+,")]
+DeviceName = Annotated[str, _name("device id", "/ ")]
+JobName = Annotated[str, _name("job name", "/\\")]
+LayerName = Annotated[str, _name("layer name")]
+Text = Annotated[str, _name("text")]
 
 
-def word(*known: str, noun: str) -> Any:
-    """The type of a field that holds one of the known words."""
+def word(*known: str, noun: str) -> Checked:
+    """Marks a field that holds one of the known words."""
 
-    def check(text: object) -> str:
+    def check(text: Any) -> str:
         if text in known:
             return str(text)
         near = nearest(text, known)
         hint = f"; did you mean {near!r}?" if near else ""
         raise ValueError(f"unknown {noun} {text!r}: expected {or_list(known)}{hint}")
 
-    return Annotated[str, PlainValidator(check), WithJsonSchema({"enum": list(known)})]
+    return Checked(check, {"enum": list(known)})
 
 
-Dtype = word("fp32", "fp16", "bf16", "fp8", noun="dtype")
-
-__all__ = [
-    "AUTO",
-    "AutoCount",
-    "AutoFlag",
-    "AutoSplit",
-    "Bandwidth",
-    "Count",
-    "CountFromOne",
-    "DeviceName",
-    "Dtype",
-    "Duration",
-    "Flops",
-    "JobName",
-    "KindName",
-    "LayerName",
-    "Literal",
-    "Memory",
-    "NodeName",
-    "NotNegative",
-    "Number",
-    "Positive",
-    "Power",
-    "Price",
-    "Shape",
-    "Steps",
-    "Text",
-    "nearest",
-    "number",
-    "or_list",
-    "whole",
-    "word",
-]
+Dtype = Annotated[str, word("fp32", "fp16", "bf16", "fp8", noun="dtype")]

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
 from ignite_scheduler.formats.shapes.fields import (
     AutoCount,
     AutoFlag,
     AutoSplit,
+    Checked,
     Count,
     CountFromOne,
     Duration,
+    Integer,
     JobName,
     KindName,
     NotNegative,
-    Number,
     Positive,
     Shape,
     Steps,
@@ -42,21 +43,21 @@ SCHEDULES = (
 )
 
 
-def attribute(text: str) -> str:
+def attribute(text: Any) -> str:
     """``pkg.mod:name`` as it is; ValueError for anything else."""
-    module, colon, name = text.partition(":")
-    if colon and all(part.isidentifier() for part in (*module.split("."), *name.split("."))):
+    module, colon, name = str(text).partition(":")
+    if isinstance(text, str) and colon and all(part.isidentifier() for part in (*module.split("."), *name.split("."))):
         return text
     raise ValueError(f"expected a Python name such as 'package.module:function', found {text!r}")
 
 
-Attribute = Annotated[str, AfterValidator(attribute)]
+Attribute = Annotated[str, Checked(attribute, {"type": "string", "examples": ["package.module:function"]})]
 
 
-def _loss(text: str) -> str:
+def _loss(text: Any) -> str:
     if text in LOSSES:
-        return text
-    if ":" in text:
+        return str(text)
+    if ":" in str(text):
         return attribute(text)
     near = nearest(text, LOSSES)
     hint = f"; did you mean {near!r}?" if near else ""
@@ -111,7 +112,7 @@ class FactorsShape(Shape):
 class OptimizerShape(Shape):
     """Update rule; which options it knows depends on its name."""
 
-    name: word("sgd", "momentum", "adam", "adamw", noun="optimizer") = "sgd"  # type: ignore[valid-type]
+    name: Annotated[str, word("sgd", "momentum", "adam", "adamw", noun="optimizer")] = "sgd"
     lr: NotNegative = 0.01
     memory: FactorsShape | None = None
     weight_decay: NotNegative | None = None
@@ -134,7 +135,7 @@ OPTIMIZER_OPTIONS = {
 class LearningRateShape(Shape):
     """How the learning rate moves."""
 
-    name: word("constant", "linear", "cosine", noun="learning-rate schedule") = "constant"  # type: ignore[valid-type]
+    name: Annotated[str, word("constant", "linear", "cosine", noun="learning-rate schedule")] = "constant"
     warmup: Count = 0
 
 
@@ -159,7 +160,7 @@ class PipelineShape(Shape):
     """What is fixed of the pipeline."""
 
     stages: AutoCount = "auto"
-    schedule: word(*SCHEDULES, noun="schedule") = "auto"  # type: ignore[valid-type]
+    schedule: Annotated[str, word(*SCHEDULES, noun="schedule")] = "auto"
     split: AutoSplit = "auto"
     replicas: AutoCount = "auto"
     recompute: AutoFlag = False
@@ -177,7 +178,7 @@ class CheckpointShape(Shape):
 class QueueShape(Shape):
     """What the scheduler must know."""
 
-    priority: Annotated[int, Field()] = 0
+    priority: Integer = 0
     weight: Positive = 1.0
     deadline: Duration | None = None
     max_time: Duration | None = None
@@ -191,7 +192,7 @@ class WorkShape(Shape):
     name: JobName
     model: ModelShape
     data: DataShape | None = None
-    loss: Annotated[str, AfterValidator(_loss)] = "cross_entropy"
+    loss: Annotated[str, Checked(_loss, {"type": "string", "examples": list(LOSSES)})] = "cross_entropy"
     seed: Count = 0
     steps: CountFromOne | None = None
     epochs: CountFromOne | None = None
@@ -200,7 +201,7 @@ class WorkShape(Shape):
     gradient_clip: Positive | None = None
     lr_schedule: LearningRateShape = LearningRateShape()
     evaluate: EvaluationShape | None = None
-    precision: word("fp32", "fp16", "bf16", "auto", noun="precision") = "fp32"  # type: ignore[valid-type]
+    precision: Annotated[str, word("fp32", "fp16", "bf16", "auto", noun="precision")] = "fp32"
     resources: ResourcesShape = ResourcesShape()
     pipeline: PipelineShape = PipelineShape()
     checkpoint: CheckpointShape = CheckpointShape()
@@ -229,16 +230,3 @@ class TableLineShape(Shape):
     rates: Annotated[dict[str, Positive], Field(min_length=1)]
     total: Positive
     queue: QueueShape = QueueShape()
-
-
-__all__ = [
-    "OPTIMIZER_OPTIONS",
-    "DataShape",
-    "JobShape",
-    "ModelShape",
-    "Number",
-    "OptimizerShape",
-    "TableLineShape",
-    "TrainingLineShape",
-    "WorkShape",
-]

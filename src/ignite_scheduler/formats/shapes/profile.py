@@ -5,9 +5,19 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
+from pydantic import BeforeValidator, Field
 
-from ignite_scheduler.formats.shapes.fields import KindName, LayerName, NotNegative, Shape, Text, number, whole, word
+from ignite_scheduler.formats.shapes.fields import (
+    Checked,
+    KindName,
+    LayerName,
+    NotNegative,
+    Shape,
+    Text,
+    number,
+    whole,
+    word,
+)
 
 SCHEMA = "ignite/profile/v1"
 
@@ -32,11 +42,10 @@ def _seconds(value: object) -> list[float]:
     return [number(item, least=0) for item in value]
 
 
-Samples = Annotated[int, PlainValidator(_samples), WithJsonSchema({"type": "string", "pattern": "^[0-9]+$"})]
+Samples = Annotated[int, Checked(_samples, {"type": "string", "pattern": "^[0-9]+$"})]
 Seconds = Annotated[
     list[float],
-    PlainValidator(_seconds),
-    WithJsonSchema({"type": "array", "items": {"type": "number", "minimum": 0}, "minItems": 2, "maxItems": 3}),
+    Checked(_seconds, {"type": "array", "items": {"type": "number", "minimum": 0}, "minItems": 2, "maxItems": 3}),
 ]
 TimesOfKind = Annotated[dict[Samples, Seconds], Field(min_length=1)]
 
@@ -78,7 +87,7 @@ class ProfileShape(Shape):
 
     schema_: Literal["ignite/profile/v1"] = Field(alias="schema")
     name: Text
-    precision: word("fp32", "fp16", "bf16", noun="precision") = "fp32"  # type: ignore[valid-type]
+    precision: Annotated[str, word("fp32", "fp16", "bf16", noun="precision")] = "fp32"
     reference: KindName | None = None
     layers: Annotated[list[LayerShape], Field(min_length=1)]
     tied: list[Annotated[list[LayerName], Field(min_length=2)]] = Field(default_factory=list)
