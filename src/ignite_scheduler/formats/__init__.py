@@ -6,7 +6,6 @@ Nothing heavy is imported here: the YAML reader and the validation library come 
 from ignite_scheduler.formats.catalogue import CATALOGUE
 from ignite_scheduler.formats.chrome_trace import chrome_trace
 from ignite_scheduler.formats.cluster import cluster_document, load_cluster, parse_cluster
-from ignite_scheduler.formats.examples import example_files
 from ignite_scheduler.formats.files import json_text, write_json, write_text, write_yaml, yaml_text
 from ignite_scheduler.formats.job import job_document, load_job, parse_job
 from ignite_scheduler.formats.plan import (
@@ -41,7 +40,6 @@ __all__ = [
     "answer_document",
     "chrome_trace",
     "cluster_document",
-    "example_files",
     "infeasible_document",
     "job_document",
     "jobs_csv",

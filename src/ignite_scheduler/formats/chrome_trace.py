@@ -1,11 +1,11 @@
 """Planned and measured steps as one Chrome trace, which Perfetto and ``chrome://tracing`` open.
 
-One process for each of the two, in it one thread for each row (named by its device) and for each direction of a link. Measured
-steps follow one another; the planned step is repeated beside each of them, so that the two can be compared by eye.
+One process for each of the two, in it one thread for each row (named by its device) and for each direction of a link.
+Measured steps follow one another; the planned step is repeated beside each, so that the two can be compared by eye.
 
 References
 ----------
-"Trace Event Format", the Chromium project: complete events (``ph: X``), times in microseconds, metadata events (``ph: M``).
+"Trace Event Format", the Chromium project: complete events (``ph: X``) in microseconds, metadata events (``ph: M``).
 """
 
 from __future__ import annotations

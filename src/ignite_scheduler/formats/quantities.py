@@ -19,6 +19,8 @@ def _exact(value: float, known: Mapping[str, float], preferred: tuple[str, ...],
         short = f"{number:.6g}"
         if 1 <= number < 1e5 and "e" not in short and float(short) * known[unit] == value:
             return short + unit
+    if value.is_integer() and value < 2**53:
+        return f"{value:.0f}{base}"
     return f"{value!r}{base}"  # the base unit's factor is 1, and repr of a float reads back exactly
 
 

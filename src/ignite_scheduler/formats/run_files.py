@@ -1,7 +1,7 @@
 """What stands in a run's directory, and how its lines are read back.
 
-``plan.json`` (the plan), ``metrics.jsonl`` (a line a step), ``timeline.json`` (measured steps), ``events.jsonl`` (what the
-controller was told), ``checkpoints/``.
+``plan.json`` (the plan), ``metrics.jsonl`` (a line a step), ``timeline.json`` (measured steps), ``events.jsonl`` (what
+the controller was told), ``checkpoints/``.
 """
 
 from __future__ import annotations

@@ -45,4 +45,4 @@ def schema(name: str) -> dict[str, Any]:
     union: Any = getattr(module, shapes[0])
     for shape in shapes[1:]:
         union = union | getattr(module, shape)
-    return {"$schema": _DIALECT, "title": f"ignite {name}", **TypeAdapter(union).json_schema()}
+    return TypeAdapter(union).json_schema() | {"$schema": _DIALECT, "title": f"ignite {name}"}

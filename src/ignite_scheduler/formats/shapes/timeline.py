@@ -10,7 +10,7 @@ from ignite_scheduler.formats.shapes.fields import Count, CountFromOne, NotNegat
 
 
 class IntervalShape(Shape):
-    """One action on one row. Starts may be slightly below 0: the rows of a measured step start at different instants."""
+    """One action on one row. A start may lie below 0: the rows of a measured step start at different instants."""
 
     action: Text
     row: Count
