@@ -1,0 +1,307 @@
+"""Gangs as processes of this machine: the daemon's commands to the engine's supervisor, its reports to events.
+
+Theory of operation
+-------------------
+A job has one run directory for all its attempts. Each attempt goes on from the newest whole checkpoint that it finds
+there, whatever split wrote it, and notes its plan and its processes in ``attempts/EPOCH``. A newer attempt begins
+only after every process of an older one is gone: those that this executor runs are killed and awaited, those that a
+dead driver left behind are ended by :mod:`~ignite_scheduler.executors.orphans`.
+
+Devices that are not in this machine are played by it (see :func:`notices`); the engine paces computing and transfers.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, assert_never
+
+from ignite_scheduler.control.commands import StartGang, StopGang
+from ignite_scheduler.control.events import GangFailed, GangFinished, GangProgressed, GangStarted, GangStopped
+from ignite_scheduler.daemon.directory import write_document
+from ignite_scheduler.daemon.estimate import StepClock
+from ignite_scheduler.daemon.ports import Clock, GangReport
+from ignite_scheduler.engine.gang import Gang
+from ignite_scheduler.engine.reports import Failed, Finished, Progressed, Report, Saved, Started, Stopped
+from ignite_scheduler.engine.saved import latest
+from ignite_scheduler.engine.specification import GangSpec, emulated
+from ignite_scheduler.errors import ExternalError, IgniteError, InputError
+from ignite_scheduler.executors import orphans
+from ignite_scheduler.formats.plan import plan_document
+from ignite_scheduler.model import Cluster, Job, Plan
+
+PROGRESS_EVERY: Final = 0.5
+"""Seconds between two progress events of one gang: each costs a write to the journal."""
+
+_PATIENCE: Final = 30.0  # seconds until all gangs must have ended when the executor is closed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vitals:
+    """How a gang does at present. ``step`` and ``remaining`` are in seconds, None while estimating."""
+
+    epoch: int
+    done: int
+    total: int
+    loss: float | None
+    step: float | None
+    remaining: float | None
+
+
+class ProcessExecutor:
+    """An :class:`~ignite_scheduler.daemon.ports.Executor` that runs gangs on this machine.
+
+    Parameters
+    ----------
+    jobs
+        Job id → job.
+    cluster
+        Devices and links to play.
+    directory_of
+        Job id → its run directory.
+    clock
+        Time of the run, for the events.
+    progress_every
+        Seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        jobs: Mapping[str, Job],
+        cluster: Cluster,
+        directory_of: Callable[[str], Path],
+        clock: Clock,
+        progress_every: float = PROGRESS_EVERY,
+    ) -> None:
+        self._jobs = jobs
+        self._cluster = cluster
+        self._directory_of = directory_of
+        self._clock = clock
+        self._progress_every = progress_every
+        self._attempts: dict[str, _Attempt] = {}
+        self._next: dict[str, StartGang] = {}
+
+    def start(self, command: StartGang) -> None:
+        """Begin the gang; if an older attempt of the job is still there, as soon as that one is gone."""
+        present = self._attempts.get(command.job_id)
+        if present is None:
+            self._attempts[command.job_id] = self._begin(command)
+        elif present.command.epoch < command.epoch:
+            present.kill()
+            self._next[command.job_id] = command
+
+    def stop(self, command: StopGang) -> None:
+        """Ask the gang to end at its next step boundary, after a checkpoint if the command says so."""
+        attempt = self._attempts.get(command.job_id)
+        if attempt is not None and attempt.command.epoch == command.epoch:
+            attempt.stop(save=command.save)
+
+    def poll(self) -> tuple[GangReport, ...]:
+        """Reports since the last call."""
+        now = self._clock.now()
+        reports: list[GangReport] = []
+        for job_id, attempt in list(self._attempts.items()):
+            reports.extend(attempt.poll(now))
+            if attempt.ended:
+                del self._attempts[job_id]
+                if job_id in self._next:
+                    self._attempts[job_id] = self._begin(self._next.pop(job_id))
+        return tuple(reports)
+
+    def running(self) -> tuple[tuple[str, int], ...]:
+        """(job id, epoch) of all gangs that hold devices; of a job whose attempts change, the newer one."""
+        epochs = {job_id: attempt.command.epoch for job_id, attempt in self._attempts.items()}
+        epochs |= {job_id: command.epoch for job_id, command in self._next.items()}
+        return tuple(sorted(epochs.items()))
+
+    def vitals(self, job_id: str) -> Vitals | None:
+        """How the job's gang does; None if it has none."""
+        attempt = self._attempts.get(job_id)
+        return None if attempt is None else attempt.vitals
+
+    def kill(self) -> None:
+        """End all gangs at once, unsaved."""
+        self._next.clear()
+        for attempt in self._attempts.values():
+            attempt.kill()
+
+    def close(self) -> None:
+        """End whatever still runs.
+
+        Raises
+        ------
+        ExternalError
+            Some processes cannot be ended.
+        """
+        self.kill()
+        until = time.monotonic() + _PATIENCE
+        while self._attempts:
+            self.poll()
+            if self._attempts and time.monotonic() > until:
+                raise ExternalError(f"gangs of {', '.join(self._attempts)} did not end within {_PATIENCE:g} s")
+            if self._attempts:
+                time.sleep(0.01)
+
+    def _begin(self, command: StartGang) -> _Attempt:
+        directory = self._directory_of(command.job_id)
+        own = directory / "attempts" / f"{command.epoch:04d}"
+        try:
+            gang = Gang.start(self._specification(command, directory, own))
+        except (IgniteError, OSError) as error:
+            return _Attempt(command, own, None, self._progress_every, refusal=str(error))
+        return _Attempt(command, own, gang, self._progress_every)
+
+    def _specification(self, command: StartGang, directory: Path, own: Path) -> GangSpec:
+        for earlier in sorted(directory.glob("attempts/*")):
+            orphans.end(earlier)
+        if command.candidate.plan is None:
+            raise InputError(f"job {command.job_id!r} has rates but no plan: it can be simulated, not run")
+        plan = on_devices(command.candidate.plan, command.device_ids)
+        write_document(own / "plan.json", plan_document(plan))
+        write_document(directory / "plan.json", plan_document(plan))
+        return emulated(
+            self._jobs[command.job_id],
+            plan,
+            self._cluster,
+            directory=directory,
+            epoch=command.epoch,
+            resume=latest(directory),
+        )
+
+
+class _Attempt:
+    """One gang and what it said so far."""
+
+    def __init__(
+        self,
+        command: StartGang,
+        directory: Path,
+        gang: Gang | None,
+        progress_every: float,
+        *,
+        refusal: str | None = None,
+    ) -> None:
+        self.command = command
+        self._directory = directory
+        self.ended = False
+        self._gang = gang
+        self._refusal = refusal
+        self._progress_every = progress_every
+        self._steps = StepClock()
+        self._done = self._saved = int(command.saved)
+        self._total = 0
+        self._loss: float | None = None
+        self._told_at = float("-inf")
+        self._told = (float(self._done), float(self._saved))
+
+    @property
+    def vitals(self) -> Vitals:
+        return Vitals(
+            epoch=self.command.epoch,
+            done=self._done,
+            total=self._total,
+            loss=self._loss,
+            step=self._steps.step,
+            remaining=self._steps.remaining(self._total - self._done),
+        )
+
+    def stop(self, *, save: bool) -> None:
+        if self._gang is not None:
+            self._gang.stop(save=save)
+
+    def kill(self) -> None:
+        if self._gang is not None:
+            self._gang.kill()
+
+    def poll(self, now: float) -> Iterator[GangReport]:
+        if self._gang is None:
+            self.ended = True
+            job_id, epoch = self.command.job_id, self.command.epoch
+            reason = self._refusal or "could not be started"
+            yield GangFailed(at=now, job_id=job_id, epoch=epoch, saved=self._saved, reason=reason)
+            return
+        for report in self._gang.poll():
+            yield from self._translate(report, now)
+        if not self.ended and now - self._told_at >= self._progress_every:
+            yield from self._progress(now)
+
+    def _progress(self, now: float) -> Iterator[GangProgressed]:
+        """Where the gang stands, if that was not told yet."""
+        present = (float(self._done), float(self._saved))
+        if present != self._told:
+            self._told, self._told_at = present, now
+            yield GangProgressed(
+                at=now,
+                job_id=self.command.job_id,
+                epoch=self.command.epoch,
+                done=self._done,
+                saved=self._saved,
+                rate=self._steps.rate,
+            )
+
+    def _translate(self, report: Report, now: float) -> Iterator[GangReport]:
+        job_id, epoch = self.command.job_id, self.command.epoch
+        match report:
+            case Started():
+                self._done = self._saved = report.done
+                self._total = report.total
+                orphans.note(self._directory, report.process_ids)
+                yield GangStarted(at=now, job_id=job_id, epoch=epoch)
+            case Progressed():
+                self._done, self._loss = report.done, report.loss
+                self._steps.add(report.step)
+            case Saved():
+                self._saved = report.done
+            case Finished():
+                self.ended = True
+                yield from self._progress(now)
+                yield GangFinished(at=now, job_id=job_id, epoch=epoch)
+            case Stopped():
+                self.ended = True
+                yield GangStopped(at=now, job_id=job_id, epoch=epoch, saved=report.saved)
+            case Failed():
+                self.ended = True
+                device = report.device if report.fault == "device" else None
+                reason = report.reason if report.layer is None else f"layer {report.layer!r}: {report.reason}"
+                yield GangFailed(at=now, job_id=job_id, epoch=epoch, saved=report.saved, reason=reason, device=device)
+            case _:
+                assert_never(report)
+
+
+def on_devices(plan: Plan, device_ids: tuple[str, ...]) -> Plan:
+    """The plan with its devices, which stand for any of their pools, replaced in order by ``device_ids``.
+
+    Raises
+    ------
+    InputError
+        There are not as many ids as the plan has devices, or one comes twice.
+    """
+    if len(device_ids) != len(plan.device_ids) or len(set(device_ids)) != len(device_ids):
+        raise InputError(f"the plan for {plan.job!r} needs {len(plan.device_ids)} different devices, not {device_ids}")
+    real = dict(zip(plan.device_ids, device_ids, strict=True))
+    stages = tuple(
+        replace(stage, devices=tuple(replace(share, device=real[share.device]) for share in stage.devices))
+        for stage in plan.stages
+    )
+    return replace(plan, stages=stages)
+
+
+def notices(cluster: Cluster) -> tuple[str, ...]:
+    """What a user should know of a run of this cluster on this machine: what is emulated, and where that is shaky."""
+    played = [device for device in cluster.devices if device.speed is not None]
+    if not played:
+        return ()
+    shown = ", ".join(f"{device.id} as {device.speed:g} of a core" for device in played)
+    said = [f"emulated on this machine: {shown}; links are paced by the cluster file"]
+    cores = os.cpu_count() or 1
+    wanted = sum(device.speed for device in played if device.speed is not None)
+    if wanted > cores * (1 + 1e-9):
+        said.append(
+            f"the emulated devices add up to {wanted:g} cores, this machine has {cores}: "
+            "when all of them work at once, steps take longer than planned"
+        )
+    return tuple(said)
