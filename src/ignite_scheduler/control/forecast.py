@@ -6,7 +6,7 @@ import heapq
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ignite_scheduler.control.admission import run_seconds, startup_seconds
+from ignite_scheduler.control.admission import run_seconds
 from ignite_scheduler.control.commands import Command, PlanJob, SetTimer, StartGang, StopGang
 from ignite_scheduler.control.events import Event, GangFinished, GangStopped, TimerFired
 from ignite_scheduler.control.states import State
@@ -90,12 +90,9 @@ class _IdealWorld:
         gang = record.gang
         if gang is None:
             return record.saved
-        job = self.controller.ledger.running[job_id]
         rate = gang.candidate.rate_low if self.pessimistic else gang.candidate.rate
-        return min(
-            record.spec.work,
-            record.saved + max(0.0, at - job.started - startup_seconds(record.spec, record.remaining)) * rate,
-        )
+        left = (self.controller.ledger.running[job_id].end - at) * rate
+        return min(record.spec.work, max(record.saved, record.spec.work - left))
 
 
 def _look_ahead(controller: Controller, now: float, *, pessimistic: bool) -> dict[str, tuple[float, float]]:
