@@ -1,0 +1,176 @@
+"""From a job or a model to a measured profile."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Final
+
+from ignite_scheduler import zoo
+from ignite_scheduler.errors import ExternalError, IgniteError, InputError
+from ignite_scheduler.model import Job, Profile, Reference
+from ignite_scheduler.profiler.assembly import profile_of
+from ignite_scheduler.profiler.request import Measured, Progress, Request
+
+DEFAULT_SAMPLES: Final = (1, 2, 4, 8, 16, 32)
+"""Sizes of microbatch that are measured where nothing else is said; times between them are interpolated."""
+DEFAULT_REPEATS: Final = 30
+DEFAULT_TIME_LIMIT: Final = 60.0
+_PRECISIONS: Final = ("fp32", "fp16", "bf16")
+
+
+def measure(
+    source: Job | Reference,
+    *,
+    samples: Iterable[int] | None = None,
+    repeats: int = DEFAULT_REPEATS,
+    time_limit: float = DEFAULT_TIME_LIMIT,
+    progress: Callable[[Progress], None] | None = None,
+    device: str = "cpu",
+    kind: str | None = None,
+) -> Profile:
+    """The profile of a job's model, measured layer by layer on this machine in a fresh process with one thread.
+
+    Parameters
+    ----------
+    source
+        A job, whose data, loss and precision are used; or a model, which is measured in fp32 with synthetic samples
+        and cross-entropy.
+    samples
+        Sizes of microbatch; None = powers of two up to 32 (a job's: up to its batch, and its fixed microbatch).
+    repeats
+        Passes over the chain at each size; each figure is the median over passes.
+    time_limit
+        Seconds of passes after which no more are begun, once there are three at each size.
+    progress
+        Called now and then with a :class:`~ignite_scheduler.profiler.request.Progress`.
+    device
+        ``cpu``, ``cuda`` or ``cuda:N``.
+    kind
+        Kind of device under which the times stand, also the profile's reference; None = ``cpu`` or the GPU's name.
+
+    Raises
+    ------
+    InputError
+        The model, data set, loss or a size is wrong; the message says what would be right.
+    ExternalError
+        The measuring process died, or torch is not installed.
+
+    Notes
+    -----
+    Times leave out what each action costs beside its layers: that is the profile's ``action_overhead``.
+    """
+    request = _request(source, samples, repeats, time_limit, device)
+    measured = _in_fresh_process(request, progress or (lambda _: None))
+    name = source.name if isinstance(source, Job) else (source.zoo or str(source.module).rpartition(":")[0])
+    return profile_of(
+        measured,
+        request,
+        name=name,
+        kind=kind or _kind(measured, device),
+        date=datetime.now(UTC).isoformat("T", "seconds"),
+    )
+
+
+def _kind(measured: Measured, device: str) -> str:
+    return "cpu" if device == "cpu" else str(measured.machine["gpu"]).replace(" ", "-")
+
+
+def _request(
+    source: Job | Reference, samples: Iterable[int] | None, repeats: int, time_limit: float, device: str
+) -> Request:
+    if repeats < 1:
+        raise InputError(f"repeats must be at least 1, found {repeats}")
+    model = source.model if isinstance(source, Job) else source
+    if model.zoo is None and model.module is None:
+        raise InputError("a profile without code cannot be measured: name a zoo model or your own 'pkg.mod:build'")
+    if isinstance(source, Job):
+        precision = "fp32" if source.precision == "auto" else source.precision
+        data, loss, seed = source.data or zoo.default_data(model), source.loss, source.seed
+        chosen = tuple(samples) if samples is not None else _sizes_of(source)
+    else:
+        precision, data, loss, seed = "fp32", zoo.default_data(model), "cross_entropy", 0
+        chosen = tuple(samples) if samples is not None else DEFAULT_SAMPLES
+    if precision not in _PRECISIONS:
+        raise InputError(f"precision {precision!r} cannot be measured; there are: {', '.join(_PRECISIONS)}")
+    if not chosen or any(isinstance(size, bool) or not isinstance(size, int) or size < 1 for size in chosen):
+        raise InputError(f"sizes of microbatch are whole numbers of at least 1, found {chosen}")
+    return Request(
+        model=model,
+        data=data,
+        loss=loss,
+        precision=precision,
+        samples=tuple(sorted(set(chosen))),
+        repeats=repeats,
+        time_limit=time_limit,
+        device=device,
+        seed=seed,
+    )
+
+
+def _sizes_of(job: Job) -> tuple[int, ...]:
+    """Powers of two up to the batch, and what a fixed microbatch and its last, smaller one need."""
+    sizes = {size for size in DEFAULT_SAMPLES if size <= job.batch.total}
+    if job.batch.micro is not None:
+        micro = min(job.batch.micro, job.batch.total)
+        sizes = {size for size in sizes if size <= micro} | {micro}
+        sizes |= {job.batch.total % micro} - {0}
+    return tuple(sizes)
+
+
+def _in_fresh_process(request: Request, progress: Callable[[Progress], None]) -> Measured:
+    search_path = [os.getcwd() if entry == "" else entry for entry in sys.path]
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join(search_path),  # a user's own module is found there as it is here
+    }
+    command = [sys.executable, "-P", "-m", "ignite_scheduler.profiler.worker"]
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=environment
+        )
+        try:
+            answer = _converse(process, request, progress)
+        finally:
+            process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    stream.close()
+        if answer is None:
+            errors.seek(0)
+            tail = errors.read().decode(errors="replace").strip().splitlines()[-1:]
+            raise ExternalError(f"the measuring process died ({process.returncode}): {' '.join(tail) or 'no message'}")
+    return answer
+
+
+def _converse(
+    process: subprocess.Popen[bytes], request: Request, progress: Callable[[Progress], None]
+) -> Measured | None:
+    """The measurements; None where the process ended without."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        pickle.dump(request, process.stdin)
+        process.stdin.flush()
+    except BrokenPipeError:
+        return None
+    while True:
+        try:
+            message = pickle.load(process.stdout)
+        except (EOFError, pickle.UnpicklingError):
+            process.wait()
+            return None
+        match message:
+            case Progress():
+                progress(message)
+            case Measured():
+                return message
+            case IgniteError():
+                raise message

@@ -1,0 +1,95 @@
+"""What is asked of the process that measures, and what it answers. Plain data: needs no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ignite_scheduler.model import Reference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What to measure.
+
+    ``samples`` are the microbatch sizes, ``repeats`` the passes over the chain at each size, ``time_limit`` the
+    seconds after which no further pass is begun once :data:`~ignite_scheduler.profiler.passes.LEAST_PASSES` are done.
+    """
+
+    model: Reference
+    data: Reference
+    loss: str
+    precision: str
+    samples: tuple[int, ...]
+    repeats: int
+    time_limit: float
+    device: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a measurement is: ``done`` of ``total`` units of work, and what is being measured now."""
+
+    done: int
+    total: int
+    doing: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Bytes and FLOPs of one layer; for one sample, parameters apart."""
+
+    parameter_bytes: float
+    output_bytes: float
+    activation_bytes: float
+    forward_flops: float
+    backward_flops: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """Seconds of one thing, pass by pass."""
+
+    forward: tuple[float, ...]
+    backward: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Raw measurements of one chain.
+
+    Attributes
+    ----------
+    layers
+        Names, in order.
+    series
+        Size → the layers' seconds, layer by layer.
+    parts
+        Size → layer → median seconds of (input part, weight part) of the backward pass, measured apart.
+    whole
+        Size → seconds of the whole chain run as one stage.
+    wall_over_cpu
+        Wall time ÷ the reported time over all passes; 1 where nobody else wanted the core.
+    action_overhead
+        Seconds that each forward and each backward carries beside its layers: already within ``series``.
+    updates
+        Layer → optimizer → seconds of an update.
+    saved_bytes_whole
+        Bytes for one sample that autograd keeps for the whole chain, parameters excluded: checks the sum of layers.
+    """
+
+    layers: tuple[str, ...]
+    sizes: tuple[Sizes, ...]
+    series: Mapping[int, tuple[Series, ...]]
+    parts: Mapping[int, tuple[tuple[float, float], ...]]
+    whole: Mapping[int, Series]
+    wall_over_cpu: float
+    action_overhead: tuple[float, float]
+    updates: tuple[Mapping[str, float], ...]
+    saved_bytes_whole: float
+    tied: tuple[tuple[str, ...], ...]
+    fingerprint: str
+    sample_shape: str
+    machine: Mapping[str, Any]

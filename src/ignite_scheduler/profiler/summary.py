@@ -1,0 +1,42 @@
+"""From raw series of seconds to one figure each, and how far to trust it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+_FENCE = 3.0
+"""Interquartile ranges beyond the quartiles from which a value counts as an outlier (Tukey's "far out")."""
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    """Lower quartile, median and upper quartile, by linear interpolation.
+
+    >>> quartiles([4.0, 1.0, 2.0, 3.0, 5.0])
+    (2.0, 3.0, 4.0)
+    """
+    if len(values) == 1:
+        return (values[0],) * 3
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, middle, high
+
+
+def relative_spread(values: Sequence[float]) -> float:
+    """Interquartile range ÷ median; 0 where the median is 0.
+
+    >>> relative_spread([4.0, 1.0, 2.0, 3.0, 5.0])
+    0.6666666666666666
+    """
+    low, middle, high = quartiles(values)
+    return (high - low) / middle if middle > 0 else 0.0
+
+
+def count_outliers(values: Sequence[float]) -> int:
+    """How many values lie far outside the quartiles. They are counted, not dropped: a median does not heed them.
+
+    >>> count_outliers([1.0, 1.1, 1.2, 1.1, 1.0, 9.0])
+    1
+    """
+    low, _, high = quartiles(values)
+    reach = _FENCE * (high - low)
+    return sum(1 for value in values if not low - reach <= value <= high + reach)

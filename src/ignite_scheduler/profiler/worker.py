@@ -1,0 +1,145 @@
+"""The process that measures: reads a request from standard input, answers on standard output, both pickled.
+
+It is a process of its own so that nothing that ran before (threads, memory, other models) bends the figures. Whatever
+a user's code prints goes to standard error.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+import torch
+from torch import nn
+
+from ignite_scheduler import zoo
+from ignite_scheduler.engine.chain import DTYPES, StageModule, Tensors
+from ignite_scheduler.errors import IgniteError, InputError
+from ignite_scheduler.profiler import passes, sizes, updates
+from ignite_scheduler.profiler.machine import describe_machine
+from ignite_scheduler.profiler.request import Measured, Progress, Request
+from ignite_scheduler.zoo.chain import fingerprint, layers, shapes, tied_layers
+from ignite_scheduler.zoo.check import check, take
+
+Tell = Callable[[Progress], None]
+
+
+def measure(request: Request, tell: Tell) -> Measured:
+    """Build, check and measure what the request names, in this process."""
+    torch.set_num_threads(1)
+    device = _device(request.device)
+    check(request.model, request.data, request.loss)
+    chain = zoo.build(request.model, seed=request.seed).to(device=device, dtype=DTYPES[request.precision])
+    bench = _bench(request, chain, device)
+    clock = passes.make_clock(device)
+    total = request.repeats + 3
+    overhead = passes.action_overhead(device, clock)
+    timed = passes.run_passes(
+        bench,
+        repeats=request.repeats,
+        time_limit=request.time_limit,
+        clock=clock,
+        tell=lambda done, doing: tell(Progress(done=done, total=total, doing=doing)),
+    )
+    tell(Progress(done=request.repeats, total=total, doing="the two parts of the backward"))
+    split_repeats = max(passes.LEAST_PASSES, len(next(iter(timed.layers.values()))) // 3)
+    parts = {size: passes.backward_parts(bench, size, split_repeats, clock) for size in bench.batches}
+    tell(Progress(done=request.repeats + 1, total=total, doing="optimizer updates"))
+    update_table = _updates(bench, clock)
+    tell(Progress(done=request.repeats + 2, total=total, doing="bytes and FLOPs"))
+    return Measured(
+        layers=tuple(name for name, _ in layers(chain)),
+        sizes=sizes.layer_sizes(bench),
+        series={size: timed.series(size) for size in bench.batches},
+        parts=parts,
+        whole={size: passes.as_series(timed.whole[size]) for size in bench.batches},
+        wall_over_cpu=timed.wall / timed.cpu if timed.cpu > 0 else 1.0,
+        action_overhead=overhead,
+        updates=update_table,
+        saved_bytes_whole=sizes.saved_bytes_whole(bench),
+        tied=tied_layers(chain),
+        fingerprint=fingerprint(chain),
+        sample_shape=shapes(tuple(t[:1] for t in bench.batches[max(bench.batches)][0])),
+        machine=describe_machine() | _torch_facts(device),
+    )
+
+
+def _device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InputError(f"unknown device {name!r}: expected cpu, cuda or cuda:N") from error
+    if device.type not in {"cpu", "cuda"}:
+        raise InputError(f"cannot measure on {name!r}: expected cpu, cuda or cuda:N")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise InputError(f"no device {name!r} here: PyTorch sees {torch.cuda.device_count()} CUDA devices")
+    return device
+
+
+def _torch_facts(device: torch.device) -> dict[str, Any]:
+    facts: dict[str, Any] = {"torch": torch.__version__, "threads": torch.get_num_threads()}
+    return facts if device.type == "cpu" else facts | {"gpu": torch.cuda.get_device_name(device)}
+
+
+def _bench(request: Request, chain: nn.Sequential, device: torch.device) -> passes.Bench:
+    samples = zoo.dataset(request.data)
+    dtype = DTYPES[request.precision]
+
+    def converted(values: Any) -> Tensors:
+        parts = (values,) if isinstance(values, torch.Tensor) else values
+        return tuple(p.to(device=device, dtype=dtype if p.is_floating_point() else p.dtype) for p in parts)
+
+    batches = {}
+    for size in sorted(request.samples):
+        inputs, targets = take(samples, [index % len(samples) for index in range(size)])
+        batches[size] = (converted(inputs), converted(targets)[0])
+    chain.train()
+    named = layers(chain)
+    return passes.Bench(
+        stages=tuple(
+            StageModule(index=index, layers=nn.Sequential(OrderedDict([(name, module)])))
+            for index, (name, module) in enumerate(named)
+        ),
+        whole=StageModule(index=0, layers=chain),
+        loss=zoo.loss(request.loss),
+        batches=batches,
+        device=device,
+        seed=request.seed,
+    )
+
+
+def _updates(bench: passes.Bench, clock: passes.Clock) -> tuple[dict[str, float], ...]:
+    overheads = {name: updates.update_overhead(name, bench.device, clock) for name in updates.OPTIMIZERS}
+    return tuple(
+        {
+            name: max(0.0, updates.update_seconds(list(stage.layers.parameters()), name, clock) - overhead)
+            for name, overhead in overheads.items()
+        }
+        for stage in bench.stages
+    )
+
+
+def main() -> None:
+    """Serve one request."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+
+    def send(message: object, stream: BinaryIO = answers) -> None:
+        pickle.dump(message, stream)
+        stream.flush()
+
+    request: Request = pickle.load(sys.stdin.buffer)
+    try:
+        send(measure(request, send))
+    except IgniteError as error:
+        send(error)
+    except torch.OutOfMemoryError as error:
+        send(InputError(f"not enough memory on {request.device} for {max(request.samples)} samples: {error}"))
+
+
+if __name__ == "__main__":
+    main()
