@@ -1,6 +1,20 @@
 """The Python API: load documents, measure, plan, simulate, run. Small and stable; heavy parts load when called."""
 
+from ignite_scheduler.api.measuring import profile, resolve_source
 from ignite_scheduler.api.planned import Planned
 from ignite_scheduler.api.planning import load_cluster, load_job, load_profile, pareto, plan
+from ignite_scheduler.api.simulating import Simulated, catalogue_planner, simulate
 
-__all__ = ["Planned", "load_cluster", "load_job", "load_profile", "pareto", "plan"]
+__all__ = [
+    "Planned",
+    "Simulated",
+    "catalogue_planner",
+    "load_cluster",
+    "load_job",
+    "load_profile",
+    "pareto",
+    "plan",
+    "profile",
+    "resolve_source",
+    "simulate",
+]

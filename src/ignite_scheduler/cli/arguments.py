@@ -34,6 +34,24 @@ class Percent(click.ParamType[float]):
         return share
 
 
+class Duration(click.ParamType[float]):
+    """A time with its unit, ``30s`` or ``2h``, in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds; a usage error if the text is no duration."""
+        from ignite_scheduler.errors import InputError
+        from ignite_scheduler.units import parse_duration
+
+        if isinstance(value, float):
+            return value
+        try:
+            return parse_duration(value)
+        except InputError as error:
+            self.fail(str(error), param, ctx)
+
+
 def cluster_option(function: F) -> F:
     """Add the required ``--cluster FILE``."""
     return click.option(

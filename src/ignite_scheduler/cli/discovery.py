@@ -139,7 +139,7 @@ def cluster_document(machine: Machine) -> dict[str, Any]:
     from ignite_scheduler.formats.catalogue import CATALOGUE
 
     cores = max(1, int(machine.cores))
-    core: dict[str, Any] = {"kind": "cpu-core", "count": cores, "speed": 1}
+    core: dict[str, Any] = {"kind": "cpu", "count": cores, "speed": 1}
     core["memory"] = _mebibytes((machine.memory or 2**31) // cores)
     devices: list[dict[str, Any]] = [core]
     for card in machine.cards:

@@ -1,0 +1,188 @@
+"""``ignite profile``: measure a model's layers on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from ignite_scheduler.cli import exits
+from ignite_scheduler.cli.arguments import FILE
+from ignite_scheduler.cli.output import console, emit, is_document, output_option, seconds, show, table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ignite_scheduler.model import Job, Profile, Reference
+    from ignite_scheduler.profiler import Progress
+
+EPILOG: Final = """\b
+Examples:
+  ignite profile job.yaml --out gpt-small.profile.json
+  ignite profile vgg11 --args width=0.25 --args size=32 --out vgg.profile.json
+  ignite profile my.package:build --samples 1,4,16 --device cuda:0
+
+\b
+Give the file to a job as  model: {profile: FILE, ...}  or to 'ignite plan --profile FILE'.
+Figures are medians over passes after a warm-up, on one thread.
+"""
+
+
+class Sizes(click.ParamType[tuple[int, ...]]):
+    """Sizes of microbatch, ``1,4,16``."""
+
+    name = "sizes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """The sizes; a usage error if one is no whole number of at least 1."""
+        try:
+            sizes = tuple(int(part) for part in str(value).split(","))
+        except ValueError:
+            sizes = (0,)
+        if min(sizes) < 1:
+            self.fail(f"expected whole numbers of at least 1 such as 1,4,16, found {value!r}", param, ctx)
+        return sizes
+
+
+@click.command(epilog=EPILOG)
+@click.argument("source", metavar="JOB|MODEL")
+@click.option("--args", "pairs", multiple=True, metavar="KEY=VALUE", help="An argument of the model. May be repeated.")
+@click.option("--samples", type=Sizes(), metavar="N,N,…", help="Sizes of microbatch to measure.")
+@click.option("--repeats", type=click.IntRange(min=1), help="Passes at each size.")
+@click.option("--time-limit", type=click.FloatRange(min=0), metavar="SECONDS", help="No more passes after this time.")
+@click.option("--device", default="cpu", show_default=True, help="cpu, or cuda:N.")
+@click.option("--kind", help="Kind of device under which the times stand [default: cpu, or the card's].")
+@click.option("--out", type=FILE, metavar="FILE", help="Write the profile here.")
+@output_option
+def command(
+    *,
+    source: str,
+    pairs: tuple[str, ...],
+    samples: tuple[int, ...] | None,
+    repeats: int | None,
+    time_limit: float | None,
+    device: str,
+    kind: str | None,
+    out: Path | None,
+    output: str,
+) -> None:
+    """Measure the layers of JOB's model, of a MODEL of the zoo, or of your own pkg.mod:build."""
+    from ignite_scheduler import api
+    from ignite_scheduler.cli.places import check_places
+    from ignite_scheduler.formats import profile_document
+    from ignite_scheduler.formats.files import write_json
+
+    check_places(out)
+    what = _with_arguments(api.resolve_source(source), pairs)
+    with progress_on_stderr(source) as progress:
+        measured = api.profile(
+            what,
+            samples=samples,
+            repeats=repeats,
+            time_limit=time_limit,
+            device=device,
+            kind=kind or _kind(device),
+            progress=progress,
+        )
+    if out is not None:
+        write_json(out, profile_document(measured))
+        exits.say(f"profile: {out}")
+    if is_document(output):
+        emit(profile_document(measured), output)
+    else:
+        show(*_parts(measured))
+
+
+def _with_arguments(source: Job | Reference, pairs: tuple[str, ...]) -> Job | Reference:
+    from ignite_scheduler.errors import InputError
+    from ignite_scheduler.model import Reference
+
+    if not pairs:
+        return source
+    if not isinstance(source, Reference):
+        raise InputError("a job file has the arguments of its model in itself; --args goes with a model")
+    args = dict(source.args)
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not key or not equals:
+            raise InputError(f"expected an argument such as width=0.25, found {pair!r}")
+        args[key] = _plain(value)
+    return replace(source, args=args)
+
+
+def _plain(text: str) -> Any:
+    """The value that a document would have in this place: number, true, false, or the text itself."""
+    import json
+
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _kind(device: str) -> str | None:
+    """The catalogue's name of a card, so that a discovered cluster and a profile agree."""
+    if not device.startswith("cuda"):
+        return None
+    from ignite_scheduler.cli.discovery import catalogue_kind, cuda_cards
+
+    cards = list(cuda_cards())
+    index = int(device.partition(":")[2] or 0)
+    return catalogue_kind(cards[index].name) if index < len(cards) else None
+
+
+@contextmanager
+def progress_on_stderr(what: str) -> Iterator[Callable[[Progress], None]]:
+    """A progress bar on a terminal, a line at the beginning elsewhere."""
+    out = console(err=True)
+    if not out.is_terminal:
+        exits.say(f"measuring {what}")
+        yield lambda _: None
+        return
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
+
+    columns = (TextColumn("measuring {task.description}"), BarColumn(), TextColumn("{task.fields[doing]}"))
+    with Bars(*columns, TimeElapsedColumn(), console=out, transient=True) as bars:
+        task = bars.add_task(what, total=None, doing="")
+        yield lambda seen: bars.update(task, total=seen.total, completed=seen.done, doing=seen.doing)
+
+
+def _parts(profile: Profile) -> list[Any]:
+    sizes = ", ".join(str(size) for size in _sizes(profile))
+    head = f"[bold]{profile.name}[/]  {len(profile.layers)} layers, {profile.precision}, samples measured: {sizes}"
+    where = ", ".join(f"{key} {value}" for key, value in profile.provenance.items() if isinstance(value, str))
+    return [head, "", _layer_table(profile), "", where]
+
+
+def _sizes(profile: Profile) -> list[int]:
+    times = profile.layers[0].times
+    return sorted({size for points in times.values() for size in points})
+
+
+def _layer_table(profile: Profile) -> Table:
+    from ignite_scheduler.units import format_memory
+
+    kind = profile.reference or next(iter(profile.layers[0].times))
+    few, many = min(_sizes(profile)), max(_sizes(profile))
+    rows = [
+        [
+            layer.name,
+            format_memory(layer.parameter_bytes),
+            format_memory(layer.output_bytes),
+            format_memory(layer.activation_bytes),
+            *(seconds(time) for size in dict.fromkeys((few, many)) for time in _times(layer.times[kind], size)),
+        ]
+        for layer in profile.layers
+    ]
+    columns = ["layer", "parameters", "output/sample", "kept/sample"]
+    columns += [f"{way} ×{size}" for size in dict.fromkeys((few, many)) for way in ("forward", "backward")]
+    return table(columns, rows, right="1234567")
+
+
+def _times(points: Any, size: int) -> tuple[float, float]:
+    return points[size].forward, points[size].backward
