@@ -159,6 +159,7 @@ USAGE = [
     (bare_number, ["cluster.yaml", "16GB", "16GiB"]),
     (negative_memory, ["cluster.yaml", "-16GB"]),
     (negative_bytes, ["toy.profile.json", "parameter_bytes"]),
+    (layer_without_times, ["l1", "gpu"]),
     (cyclic_profile, ["toy.profile.json", "l0", "l1"]),
     (unknown_input, ["toy.profile.json", "l7"]),
     (batch_of_nothing, ["job.yaml", "batch"]),
@@ -227,7 +228,6 @@ REFUSED = [
     (all_excluded, "devices"),
     (wrong_precision, "dtype"),
     (unknown_kind_asked_for, "devices"),
-    (layer_without_times, "times"),
 ]
 
 

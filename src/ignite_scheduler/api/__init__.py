@@ -4,10 +4,12 @@ from ignite_scheduler.api.measuring import profile, resolve_source
 from ignite_scheduler.api.planned import Planned
 from ignite_scheduler.api.planning import load_cluster, load_job, load_profile, pareto, plan
 from ignite_scheduler.api.simulating import Simulated, catalogue_planner, simulate
+from ignite_scheduler.api.tracing import Traced, trace
 
 __all__ = [
     "Planned",
     "Simulated",
+    "Traced",
     "catalogue_planner",
     "load_cluster",
     "load_job",
@@ -17,4 +19,5 @@ __all__ = [
     "profile",
     "resolve_source",
     "simulate",
+    "trace",
 ]

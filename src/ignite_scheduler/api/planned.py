@@ -79,7 +79,7 @@ class Planned:
         """One planned step as a Chrome trace, which Perfetto opens; ConflictError if there is no plan."""
         from ignite_scheduler.formats import chrome_trace
 
-        return chrome_trace([self.to_timeline()])
+        return chrome_trace(self.to_timeline())
 
     def to_svg(self) -> str:
         """One planned step as a Gantt picture; ConflictError if there is no plan."""

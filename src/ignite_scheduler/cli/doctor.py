@@ -42,14 +42,17 @@ class Finding:
 
 @click.command(epilog=EPILOG)
 @click.option("--gradients", "job_file", type=FILE, metavar="JOB", help="Check the gradients of this job's model.")
+@click.option(
+    "--precision", type=click.Choice(["fp32", "fp64"]), default="fp32", show_default=True, help="Of the gradients."
+)
 @output_option
 @click.pass_context
-def command(ctx: click.Context, *, job_file: Path | None, output: str) -> None:
+def command(ctx: click.Context, *, job_file: Path | None, precision: str, output: str) -> None:
     """Check this environment, or the gradients of a job."""
     if job_file is not None:
         from ignite_scheduler.cli.gradients import check
 
-        ctx.exit(check(job_file, output))
+        ctx.exit(check(job_file, output, precision=precision))
     findings = examine()
     if is_document(output):
         emit({"schema": "ignite/doctor/v1", "findings": [asdict(finding) for finding in findings]}, output)

@@ -1,0 +1,76 @@
+"""``ignite doctor --gradients JOB``: every gradient of a split pipeline against one process on the whole batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ignite_scheduler.cli import exits
+from ignite_scheduler.cli.output import emit, is_document, show, table
+
+if TYPE_CHECKING:
+    from ignite_scheduler.engine.doctor import GradientReport
+
+
+def check(job_file: Path, output: str, *, precision: str = "fp32") -> int:
+    """Compare, print, and give the exit code: 1 if a gradient is off."""
+    from ignite_scheduler import api
+    from ignite_scheduler.engine.doctor import gradients
+
+    job = api.load_job(job_file)
+    exits.say(f"training {job.name} whole and split, in {precision}, to compare every gradient")
+    report = gradients(job, dtype=precision)
+    if is_document(output):
+        emit(_document(report), output)
+    else:
+        show(*_parts(report))
+    return exits.DONE if report.passed else exits.FAILED
+
+
+def _document(report: GradientReport) -> dict[str, Any]:
+    return {
+        "schema": "ignite/gradients/v1",
+        "job": report.job,
+        "precision": report.precision,
+        "passed": report.passed,
+        "bit_equal": report.bit_equal,
+        "same_microbatches": report.same_microbatches,
+        "cases": [
+            {
+                "split": list(case.split),
+                "schedule": case.schedule,
+                "microbatches": list(case.microbatches),
+                "gradient_error": case.gradient_error,
+                "worst_parameter": case.worst,
+                "loss_error": case.loss_error,
+                "tolerance": case.tolerance,
+                "passed": case.passed,
+            }
+            for case in report.cases
+        ],
+    }
+
+
+def _parts(report: GradientReport) -> list[Any]:
+    rows = [
+        [
+            "-".join(map(str, case.split)),
+            case.schedule,
+            "+".join(map(str, case.microbatches)),
+            f"{case.gradient_error:.1e}",
+            case.worst,
+            f"{case.loss_error:.1e}",
+            f"{case.tolerance:.0e}",
+            "[green]ok[/]" if case.passed else "[red]off[/]",
+        ]
+        for case in report.cases
+    ]
+    columns = ["layers", "schedule", "microbatches", "gradient error", "worst parameter", "loss error", "allowed", ""]
+    against = "one process on the same microbatches" if report.same_microbatches else "one process on the whole batch"
+    same = "give the very same bits" if report.bit_equal else "[red]differ[/]"
+    return [
+        table(columns, rows, right="356"),
+        "",
+        f"Errors are ‖difference‖ ÷ ‖reference‖ against {against}, the loss after five updates.",
+        f"Schedules of the same split and microbatches {same}.",
+    ]
