@@ -121,8 +121,8 @@ class RunDirectory:
             file.flush()
             yield
 
-    def begin(self, request: Request) -> None:
-        """Write down what was asked.
+    def check(self, request: Request) -> None:
+        """Refuse what :meth:`begin` would refuse, before anything is written.
 
         Raises
         ------
@@ -142,6 +142,10 @@ class RunDirectory:
             )
         if present:
             raise ConflictError(f"{self.root} is not empty: choose another directory for the run")
+
+    def begin(self, request: Request) -> None:
+        """Write down what was asked; errors as those of :meth:`check`."""
+        self.check(request)
         write_document(self.root / "run.json", {"schema": SCHEMA, **coding(Request).encode(request)})
 
     def request(self) -> Request:

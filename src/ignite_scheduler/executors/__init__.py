@@ -1,5 +1,5 @@
 """Where gangs run: processes of this machine. Importing this package does not need torch; starting a gang does."""
 
-from ignite_scheduler.executors.process import ProcessExecutor, Vitals, notices, on_devices
+from ignite_scheduler.executors.process import ProcessExecutor, Vitals, notices
 
-__all__ = ["ProcessExecutor", "Vitals", "notices", "on_devices"]
+__all__ = ["ProcessExecutor", "Vitals", "notices"]

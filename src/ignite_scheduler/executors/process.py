@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, assert_never
 
@@ -23,6 +23,7 @@ from ignite_scheduler.control.commands import StartGang, StopGang
 from ignite_scheduler.control.events import GangFailed, GangFinished, GangProgressed, GangStarted, GangStopped
 from ignite_scheduler.daemon.directory import write_document
 from ignite_scheduler.daemon.estimate import StepClock
+from ignite_scheduler.daemon.placement import on_devices
 from ignite_scheduler.daemon.ports import Clock, GangReport
 from ignite_scheduler.engine.gang import Gang
 from ignite_scheduler.engine.reports import Failed, Finished, Progressed, Report, Saved, Started, Stopped
@@ -31,7 +32,7 @@ from ignite_scheduler.engine.specification import GangSpec, emulated
 from ignite_scheduler.errors import ExternalError, IgniteError, InputError
 from ignite_scheduler.executors import orphans
 from ignite_scheduler.formats.plan import plan_document
-from ignite_scheduler.model import Cluster, Job, Plan
+from ignite_scheduler.model import Cluster, Job
 
 PROGRESS_EVERY: Final = 0.5
 """Seconds between two progress events of one gang: each costs a write to the journal."""
@@ -270,24 +271,6 @@ class _Attempt:
                 yield GangFailed(at=now, job_id=job_id, epoch=epoch, saved=report.saved, reason=reason, device=device)
             case _:
                 assert_never(report)
-
-
-def on_devices(plan: Plan, device_ids: tuple[str, ...]) -> Plan:
-    """The plan with its devices, which stand for any of their pools, replaced in order by ``device_ids``.
-
-    Raises
-    ------
-    InputError
-        There are not as many ids as the plan has devices, or one comes twice.
-    """
-    if len(device_ids) != len(plan.device_ids) or len(set(device_ids)) != len(device_ids):
-        raise InputError(f"the plan for {plan.job!r} needs {len(plan.device_ids)} different devices, not {device_ids}")
-    real = dict(zip(plan.device_ids, device_ids, strict=True))
-    stages = tuple(
-        replace(stage, devices=tuple(replace(share, device=real[share.device]) for share in stage.devices))
-        for stage in plan.stages
-    )
-    return replace(plan, stages=stages)
 
 
 def notices(cluster: Cluster) -> tuple[str, ...]:

@@ -1,0 +1,338 @@
+"""The composition root: the one place where controller, planner, journal and executor meet to run jobs for real.
+
+:func:`run` begins a run in a directory of its own and drives it in the foreground to its end; :func:`resume` goes on
+with one whose process was interrupted or killed. Both return the same report.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from ignite_scheduler.control import FINAL, Controller, Options
+from ignite_scheduler.control.events import JobSubmitted
+from ignite_scheduler.daemon.directory import Asked, Request, RunDirectory
+from ignite_scheduler.daemon.eventlog import EventLogs
+from ignite_scheduler.daemon.planning import CataloguePlanning
+from ignite_scheduler.daemon.ports import Record
+from ignite_scheduler.daemon.pump import Mismatch, recover, replay
+from ignite_scheduler.daemon.report import RunReport, bars, job_report
+from ignite_scheduler.daemon.shell import Outcome, Shell
+from ignite_scheduler.daemon.story import Chronicle
+from ignite_scheduler.daemon.view import Pace, Snapshot, snapshot
+from ignite_scheduler.errors import InputError, NotFoundError
+from ignite_scheduler.executors import ProcessExecutor, notices
+from ignite_scheduler.model import Cluster, Job, Profile
+from ignite_scheduler.planner import Problem
+from ignite_scheduler.planner.problem import DEFAULT_WORK, Objective
+from ignite_scheduler.policy import DEFAULT_POLICY, make_policy
+from ignite_scheduler.store import SqlJournal
+
+Watcher = Callable[[Snapshot], None]
+"""Shown how the run stands, now and then and once at the end."""
+
+OPTIONS: Final = Options(start_grace=0.0, missing_grace=0.0, promises=True)
+"""The controller's options in a live run. No grace: the shell's listings are exact (see :class:`Executor`)."""
+
+WATCH_EVERY: Final = 0.25
+"""Seconds between two looks of a watcher."""
+
+
+class WallClock:
+    """Seconds since ``origin`` (a time since 1970): goes on while no process lives, and never falls within one."""
+
+    def __init__(self, origin: float) -> None:
+        self._offset = time.time() - origin - time.monotonic()
+
+    def now(self) -> float:
+        """Seconds since the origin."""
+        return time.monotonic() + self._offset
+
+
+def ask(
+    job: Job,
+    profile: Profile,
+    *,
+    submitted: float = 0.0,
+    startup: float = 0.0,
+    checkpoint_cost: float = 0.0,
+) -> Asked:
+    """The job as a run takes it: ``submitted`` seconds after the run's start, with its work in steps.
+
+    Raises
+    ------
+    InputError
+        The job has neither steps nor epochs, or no data or model to train.
+    """
+    if job.data is None or (job.model.zoo is None and job.model.module is None):
+        raise InputError(
+            f"job {job.name!r} can be planned but not run: give it data and a model of the zoo or a module"
+        )
+    if job.steps is not None:
+        steps = job.steps
+    else:
+        from ignite_scheduler import zoo
+        from ignite_scheduler.engine.data import num_steps
+
+        steps = num_steps(job, len(zoo.dataset(job.data)))
+    return Asked(
+        job=job, profile=profile, work=steps, submitted=submitted, startup=startup, checkpoint_cost=checkpoint_cost
+    )
+
+
+def run(
+    jobs: Sequence[Asked],
+    cluster: Cluster,
+    *,
+    directory: Path,
+    policy: str = DEFAULT_POLICY,
+    objective: Objective = "time",
+    memory_margin: float = 0.0,
+    search_work: int = DEFAULT_WORK,
+    watch: Watcher | None = None,
+) -> RunReport:
+    """Plan, schedule and train the jobs now, in the foreground; the report when nothing is left to do.
+
+    Parameters
+    ----------
+    directory
+        Where the run is kept; must not hold anything yet.
+    policy
+        Who gets what; one of ``POLICIES``.
+    search_work
+        Budget of each search for plans, see :class:`~ignite_scheduler.planner.Problem`.
+    watch
+        Called with a snapshot every :data:`WATCH_EVERY` seconds, in the thread of the loop: it should be quick.
+
+    Raises
+    ------
+    InputError
+        No job, two jobs of one name, or no such policy; nothing was written then.
+    ConflictError
+        The directory is in use or not empty.
+    """
+    if not jobs:
+        raise InputError("expected at least one job to run, found none")
+    make_policy(policy)
+    request = Request(
+        jobs=tuple(jobs),
+        cluster=cluster,
+        policy=policy,
+        objective=objective,
+        memory_margin=memory_margin,
+        search_work=search_work,
+        origin=time.time(),
+    )
+    place = RunDirectory(directory)
+    place.check(request)
+    with place.locked():
+        place.begin(request)
+        return _Session(place, request).drive(watch)
+
+
+def resume(directory: Path, *, watch: Watcher | None = None) -> RunReport:
+    """Go on with the run in ``directory`` where its journal ends; finished jobs are not run again.
+
+    Raises
+    ------
+    NotFoundError
+        There is no run.
+    ConflictError
+        Another process drives it, or this version would have decided otherwise.
+    """
+    place = RunDirectory(directory)
+    request = place.request()
+    with place.locked():
+        return _Session(place, request).drive(watch)
+
+
+def check_replay(directory: Path) -> tuple[Mismatch, ...]:
+    """Events of the run in ``directory`` on which a fresh controller decides otherwise than recorded; empty = none."""
+    place = RunDirectory(directory)
+    request = place.request()
+    if not place.journal.is_file():
+        raise NotFoundError(f"no journal in {directory}")
+    journal = SqlJournal.at(place.journal)
+    try:
+        return replay(journal.records(), _controller(request))
+    finally:
+        journal.close()
+
+
+def _controller(request: Request) -> Controller:
+    return Controller(request.cluster, make_policy(request.policy), OPTIONS)
+
+
+@dataclass(kw_only=True)
+class _Records:
+    """Whoever wants to be told of each record."""
+
+    chronicle: Chronicle
+    logs: EventLogs
+    last_at: float = field(default=0.0)
+
+    def note(self, record: Record) -> None:
+        self.chronicle.note(record)
+        self.logs.note(record)
+        self.last_at = record.event.at
+
+
+class _Session:
+    """One process's share of a run, from recovery to report."""
+
+    def __init__(self, place: RunDirectory, request: Request) -> None:
+        self._place = place
+        self._request = request
+        self._jobs = {asked.job.name: asked for asked in request.jobs}
+        self._clock = WallClock(request.origin)
+        self._controller = _controller(request)
+        self._records = _Records(chronicle=Chronicle(), logs=EventLogs(place.job))
+        self._executor = ProcessExecutor(
+            jobs={name: asked.job for name, asked in self._jobs.items()},
+            cluster=request.cluster,
+            directory_of=place.job,
+            clock=self._clock,
+        )
+        self._shell: Shell | None = None
+        self._stopping = False
+
+    def drive(self, watch: Watcher | None) -> RunReport:
+        """Recover what there is, go on to the end, and report."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            outcome = asyncio.run(self._live(watch))
+        else:  # called from within a loop, such as a notebook's: this run gets a thread and a loop of its own
+            with ThreadPoolExecutor(max_workers=1) as thread:
+                outcome = thread.submit(lambda: asyncio.run(self._live(watch))).result()
+        return self._report(outcome)
+
+    async def _live(self, watch: Watcher | None) -> Outcome:
+        journal = SqlJournal.at(self._place.journal)
+        planning = CataloguePlanning(
+            {name: self._problem(asked) for name, asked in self._jobs.items()}, self._request.cluster
+        )
+        try:
+            recovery = recover(journal, self._controller, self._records.note)
+            self._shell = Shell(
+                core=self._controller,
+                journal=journal,
+                executor=self._executor,
+                planning=planning,
+                clock=self._clock,
+                settled=self._settled,
+                observer=self._records.note,
+                recovery=recovery,
+            )
+            watching = asyncio.create_task(self._watched(watch)) if watch is not None else None
+            try:
+                with self._signals():
+                    return await self._shell.run([self._submission(asked) for asked in self._missing()])
+            finally:
+                if watching is not None:
+                    watching.cancel()
+                    with suppress(asyncio.CancelledError):
+                        await watching
+        finally:
+            planning.close()
+            journal.close()
+            self._records.logs.close()
+
+    def _problem(self, asked: Asked) -> Problem:
+        request = self._request
+        return Problem(
+            job=asked.job,
+            profile=asked.profile,
+            cluster=request.cluster,
+            objective=request.objective,
+            memory_margin=request.memory_margin,
+            work=request.search_work,
+        )
+
+    def _missing(self) -> list[Asked]:
+        """Jobs whose submission is not in the journal yet."""
+        return [asked for name, asked in self._jobs.items() if name not in self._controller.jobs]
+
+    def _submission(self, asked: Asked) -> JobSubmitted:
+        return JobSubmitted(
+            at=asked.submitted,
+            job_id=asked.job.name,
+            work=float(asked.work),
+            terms=asked.job.queue,
+            startup=asked.startup,
+            checkpoint_every=None if asked.job.checkpoint.every is None else float(asked.job.checkpoint.every),
+            checkpoint_cost=asked.checkpoint_cost,
+        )
+
+    def _settled(self) -> bool:
+        return all(record.state in FINAL for record in self._controller.jobs.values())
+
+    # -- people --------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Ctrl-C, or a request to terminate: once saves and stops, twice kills."""
+        if threading.current_thread() is not threading.main_thread():
+            yield  # signals reach the main thread only
+            return
+        loop = asyncio.get_running_loop()
+        wanted = (signal.SIGINT, signal.SIGTERM)
+        for number in wanted:
+            loop.add_signal_handler(number, self._interrupt)
+        try:
+            yield
+        finally:
+            for number in wanted:
+                loop.remove_signal_handler(number)
+
+    def _interrupt(self) -> None:
+        self._stopping = True
+        if self._shell is not None:
+            self._shell.interrupt()
+
+    async def _watched(self, watch: Watcher) -> None:
+        try:
+            while True:
+                watch(self._snapshot())
+                await asyncio.sleep(WATCH_EVERY)
+        finally:
+            watch(self._snapshot())
+
+    def _snapshot(self) -> Snapshot:
+        return snapshot(
+            self._controller,
+            self._records.chronicle.jobs,
+            dict(self._paces()),
+            now=self._clock.now(),
+            arriving=tuple((asked.job.name, asked.submitted) for asked in self._missing()),
+            stopping=self._stopping,
+        )
+
+    def _paces(self) -> Iterator[tuple[str, Pace]]:
+        for job_id, _ in self._executor.running():
+            vitals = self._executor.vitals(job_id)
+            if vitals is not None:
+                pace = Pace(done=vitals.done, loss=vitals.loss, step=vitals.step, remaining=vitals.remaining)
+                yield job_id, pace
+
+    def _report(self, outcome: Outcome) -> RunReport:
+        stories = self._records.chronicle.jobs
+        return RunReport(
+            outcome=outcome,
+            policy=self._request.policy,
+            directory=self._place.root,
+            jobs=tuple(
+                job_report(story, self._controller, self._place.job(job_id)) for job_id, story in stories.items()
+            ),
+            bars=bars(stories.values(), self._records.last_at),
+            notices=notices(self._request.cluster),
+            end=self._records.last_at,
+        )
