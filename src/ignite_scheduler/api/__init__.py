@@ -3,11 +3,13 @@
 from ignite_scheduler.api.measuring import profile, resolve_source
 from ignite_scheduler.api.planned import Planned
 from ignite_scheduler.api.planning import load_cluster, load_job, load_profile, pareto, plan
+from ignite_scheduler.api.running import Ran, resume, run
 from ignite_scheduler.api.simulating import Simulated, catalogue_planner, simulate
 from ignite_scheduler.api.tracing import Traced, trace
 
 __all__ = [
     "Planned",
+    "Ran",
     "Simulated",
     "Traced",
     "catalogue_planner",
@@ -18,6 +20,8 @@ __all__ = [
     "plan",
     "profile",
     "resolve_source",
+    "resume",
+    "run",
     "simulate",
     "trace",
 ]
