@@ -1,0 +1,374 @@
+"""Exact step time of a straight pipeline, compiled: the inner loop of the search.
+
+Theory of operation
+-------------------
+The order of actions is not defined here: it comes as arrays from :func:`ignite_scheduler.pipeline.make_schedule`.
+Stages are numbered by their distance ``q`` from the end (0 = last stage), since under both schedules what a stage does
+depends only on that distance. One order for the deepest pipeline, filtered to ``q < n``, is then the order of every
+shorter one, and the timeline of a *suffix* of stages does not change when stages are put in front of it, apart from
+later arrivals.
+
+All microbatches take equal time but the last, which may be smaller: every duration is a pair (full, last).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ignite_scheduler.pipeline import make_schedule
+from ignite_scheduler.planner.compiled import compiled
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+class Numbers(NamedTuple):
+    """Everything that the compiled functions need of one family, in one record.
+
+    Parameters
+    ----------
+    counts, strides, member_rank
+        Devices of each class, stride of the class in a multiset's number, rank of each member among all ids.
+    allowed
+        [multiset]: whether a finished plan may use exactly these devices.
+    num_used
+        [multiset]: number of devices.
+    may_cut
+        [layer]: whether a stage may begin there.
+    forward, backward
+        [class, full or last, layer]: prefix sums of seconds.
+    overhead
+        [class]: seconds on top of every action.
+    update
+        [class, layer]: prefix sums of the optimizer's seconds.
+    latency, per_byte
+        [class, class]: of the link from the first to the second; infinite latency where there is none.
+    sizes
+        Samples of a full and of the last microbatch.
+    single_bytes, once_bytes, tensors, readers, reader_bytes
+        Bytes over cuts, see :class:`ignite_scheduler.planner.instance.Model`.
+    tied, tied_bytes
+        [group, member] layer indices (−1: none) and bytes to reduce.
+    first_fit
+        [class, stages to the end, end layer]: first layer with which a stage fits the memory.
+    order_start, order_stage, order_kind, order_microbatch
+        Orders of actions by number of stages, see :func:`orders`.
+    base_rate, rate, extra, extra_front
+        Objective ``(base_rate + Σ rate[class]) · step + Σ extra[class] · busy``; ``extra_front[j]`` is the least extra
+        of the layers before j.
+    price
+        [class]: money per second, for ties only.
+    """
+
+    num_layers: int
+    num_microbatches: int
+    max_stages: int
+    counts: Ints
+    strides: Ints
+    member_rank: Ints
+    allowed: npt.NDArray[np.bool_]
+    num_used: Ints
+    may_cut: npt.NDArray[np.bool_]
+    forward: Floats
+    backward: Floats
+    overhead: Floats
+    update: Floats
+    latency: Floats
+    per_byte: Floats
+    sizes: Floats
+    single_bytes: Floats
+    once_bytes: Floats
+    tensors: Ints
+    readers: Ints
+    reader_bytes: Floats
+    tied: Ints
+    tied_bytes: Floats
+    first_fit: Ints
+    order_start: Ints
+    order_stage: npt.NDArray[np.int32]
+    order_kind: npt.NDArray[np.int8]
+    order_microbatch: npt.NDArray[np.int32]
+    base_rate: float
+    rate: Floats
+    extra: Floats
+    extra_front: Floats
+    price: Floats
+
+
+class Room(NamedTuple):
+    """A pipeline by distance from the end, and scratch of the kernel; one per running search."""
+
+    classes: Ints
+    first: Ints
+    forward: Floats
+    backward: Floats
+    link_forward: Floats
+    link_backward: Floats
+    finish: Floats
+    arrived: Floats
+    returned: Floats
+    free: Floats
+    wire: Floats
+    ready: Floats
+    holds: npt.NDArray[np.bool_]
+
+
+class Orders(NamedTuple):
+    """Actions of all pipelines of 1…S stages in an order in which each can be timed at once.
+
+    Actions ``start[n] … start[n + 1]`` belong to the pipeline of n stages. ``kind`` is 0 for a forward, 1 for a
+    backward.
+    """
+
+    start: Ints
+    stage: npt.NDArray[np.int32]
+    kind: npt.NDArray[np.int8]
+    microbatch: npt.NDArray[np.int32]
+
+
+@lru_cache(maxsize=64)
+def orders(name: str, num_stages: int, num_microbatches: int) -> Orders:
+    """Orders of the schedule ``name`` for every number of stages up to ``num_stages``."""
+    schedule = make_schedule(name, num_stages, num_microbatches)
+    kinds = np.zeros((num_stages, 2 * num_microbatches), dtype=np.int8)
+    microbatches = np.zeros((num_stages, 2 * num_microbatches), dtype=np.int32)
+    for row in schedule.rows:
+        q = num_stages - 1 - row[0].stage_index
+        kinds[q] = [action.kind != "F" for action in row]
+        microbatches[q] = [action.microbatch_index for action in row]
+    stage, kind, microbatch = _merge(kinds, microbatches)
+    parts = [np.flatnonzero(stage < n) for n in range(num_stages + 1)]
+    start = np.concatenate(([0], np.cumsum([len(part) for part in parts])))
+    chosen = np.concatenate(parts)
+    return Orders(start, stage[chosen], kind[chosen], microbatch[chosen])
+
+
+@compiled
+def _merge(kinds: Any, microbatches: Any) -> Any:
+    """One order of all rows in which every action comes after what it waits for."""
+    num_stages, length = kinds.shape
+    stage = np.empty(num_stages * length, np.int32)
+    kind = np.empty(num_stages * length, np.int8)
+    microbatch = np.empty(num_stages * length, np.int32)
+    position = np.zeros(num_stages, np.int64)
+    forwards = np.zeros(num_stages, np.int64)
+    backwards = np.zeros(num_stages, np.int64)
+    done = 0
+    while done < num_stages * length:
+        before = done
+        for q in range(num_stages - 1, -1, -1):
+            while position[q] < length:
+                k = microbatches[q, position[q]]
+                if kinds[q, position[q]] == 0:
+                    if q < num_stages - 1 and forwards[q + 1] <= k:
+                        break
+                    forwards[q] += 1
+                else:
+                    if q > 0 and backwards[q - 1] <= k:
+                        break
+                    backwards[q] += 1
+                stage[done], kind[done], microbatch[done] = q, kinds[q, position[q]], k
+                position[q] += 1
+                done += 1
+        if done == before:
+            raise ValueError("blocked order")
+    return stage, kind, microbatch
+
+
+@compiled
+def make_room(max_stages: int, num_microbatches: int) -> Any:
+    """Empty room for pipelines of up to ``max_stages``."""
+    size = max_stages + 1
+    return Room(
+        np.zeros(size, np.int64),
+        np.zeros(size, np.int64),
+        np.zeros((size, 2)),
+        np.zeros((size, 2)),
+        np.zeros((size, 2)),
+        np.zeros((size, 2)),
+        np.zeros(size),
+        np.zeros((size, num_microbatches)),
+        np.zeros((size, num_microbatches)),
+        np.zeros(size),
+        np.zeros((size, 2)),
+        np.zeros(size),
+        np.zeros(size, np.bool_),
+    )
+
+
+@compiled
+def set_stage(numbers: Any, room: Any, q: int, c: int, first: int, end: int) -> None:
+    """Put layers ``first`` … ``end`` − 1 on a device of class c as the stage q from the end."""
+    room.classes[q] = c
+    room.first[q] = first
+    for e in range(2):
+        room.forward[q, e] = numbers.forward[c, e, end] - numbers.forward[c, e, first] + numbers.overhead[c]
+        room.backward[q, e] = numbers.backward[c, e, end] - numbers.backward[c, e, first] + numbers.overhead[c]
+    room.finish[q] = numbers.update[c, end] - numbers.update[c, first]
+
+
+@compiled
+def set_link(numbers: Any, room: Any, q: int, source: int, target: int, num_bytes: float) -> None:
+    """Set the link from a device of class ``source`` into stage q on class ``target``, for bytes a sample."""
+    for e in range(2):
+        size = numbers.sizes[e] * num_bytes
+        room.link_forward[q, e] = numbers.latency[source, target] + size * numbers.per_byte[source, target]
+        room.link_backward[q, e] = numbers.latency[target, source] + size * numbers.per_byte[target, source]
+
+
+@compiled
+def suffix_step(numbers: Any, room: Any, n: int, linked: bool) -> float:
+    """Seconds from the moment that all microbatches stand before the first of the last n stages to its last backward.
+
+    With ``linked`` the microbatches stand before the link into stage n − 1 instead, and the gradients must come back
+    over it. ``room.free[q]`` is left at the end of stage q's last action.
+    """
+    forward, backward, free, wire = room.forward, room.backward, room.free, room.wire
+    link_forward, link_backward = room.link_forward, room.link_backward
+    arrived, returned = room.arrived, room.returned
+    num_microbatches = numbers.num_microbatches
+    last = num_microbatches - 1
+    for q in range(n):
+        free[q] = 0.0
+        wire[q, 0] = 0.0
+        wire[q, 1] = 0.0
+    front = n - 1
+    time = 0.0
+    for k in range(num_microbatches):
+        if linked:
+            time += link_forward[front, 1 if k == last else 0]
+        arrived[front, k] = time
+    for a in range(numbers.order_start[n], numbers.order_start[n + 1]):
+        q = numbers.order_stage[a]
+        k = numbers.order_microbatch[a]
+        e = 1 if k == last else 0
+        time = free[q]
+        if numbers.order_kind[a] == 0:
+            time = max(time, arrived[q, k]) + forward[q, e]
+            free[q] = time
+            if q > 0:
+                time = max(time, wire[q - 1, 0]) + link_forward[q - 1, e]
+                wire[q - 1, 0] = time
+                arrived[q - 1, k] = time
+        else:
+            if q > 0:
+                time = max(time, returned[q, k])
+            time += backward[q, e]
+            free[q] = time
+            if q < front or linked:
+                time = max(time, wire[q, 1]) + link_backward[q, e]
+                wire[q, 1] = time
+                if q < front:
+                    returned[q + 1, k] = time
+    if linked:
+        return float(wire[front, 1])
+    return float(free[front])
+
+
+@compiled
+def step_end(numbers: Any, room: Any, n: int) -> float:
+    """End of the step after :func:`suffix_step` timed all n stages: all-reduces of tied weights, then updates.
+
+    ``room.ready[q]`` is left at the end of stage q. Infinite where two holders have no link.
+    """
+    ready = room.ready
+    for q in range(n):
+        ready[q] = room.free[q]
+    for group in range(len(numbers.tied_bytes)):
+        holders = _mark_holders(numbers, room, n, group)
+        if holders < 2:
+            continue
+        slowest, longest, begin = 0.0, 0.0, 0.0
+        for q in range(n):
+            if room.holds[q]:
+                begin = max(begin, ready[q])
+                for p in range(n):
+                    if p != q and room.holds[p]:
+                        slowest = max(slowest, numbers.per_byte[room.classes[q], room.classes[p]])
+                        longest = max(longest, numbers.latency[room.classes[q], room.classes[p]])
+        rounds = 2 * (holders - 1)
+        end = begin + rounds / holders * numbers.tied_bytes[group] * slowest + rounds * longest
+        for q in range(n):
+            if room.holds[q]:
+                ready[q] = end
+    step = 0.0
+    for q in range(n):
+        ready[q] += room.finish[q]
+        step = max(step, ready[q])
+    return step
+
+
+@compiled
+def _mark_holders(numbers: Any, room: Any, n: int, group: int) -> int:
+    """Mark the stages that hold a layer of the tied group; their number."""
+    holders = 0
+    for q in range(n):
+        end = room.first[q - 1] if q > 0 else numbers.num_layers
+        room.holds[q] = False
+        for index in numbers.tied[group]:
+            if room.first[q] <= index < end:
+                room.holds[q] = True
+        if room.holds[q]:
+            holders += 1
+    return holders
+
+
+@compiled
+def crossing_bytes(numbers: Any, first: Any, n: int, cut: int) -> float:
+    """Bytes a sample over the cut in front of the suffix whose n stages begin at ``first[q]``."""
+    total = numbers.single_bytes[cut]
+    for t in range(len(numbers.tensors)):
+        if numbers.tensors[t, 0] >= cut:
+            continue
+        end = numbers.num_layers
+        for q in range(n):
+            most = 0.0
+            for r in range(numbers.tensors[t, 1], numbers.tensors[t, 2]):
+                if first[q] <= numbers.readers[r] < end:
+                    most = max(most, numbers.reader_bytes[r])
+            total += most
+            end = first[q]
+    return float(total)
+
+
+@compiled
+def value_of(numbers: Any, room: Any, n: int, classes: Any, first: Any) -> float:
+    """Objective of a whole pipeline given from the end; infinite where it is not permitted."""
+    multiset = 0
+    for q in range(n):
+        c = classes[q]
+        if (multiset // numbers.strides[c]) % (numbers.counts[c] + 1) == numbers.counts[c]:
+            return np.inf
+        multiset += numbers.strides[c]
+    if n > numbers.max_stages or not numbers.allowed[multiset]:
+        return np.inf
+    end = numbers.num_layers
+    rate = numbers.base_rate
+    extra = 0.0
+    last = numbers.num_microbatches - 1
+    for q in range(n):
+        c = classes[q]
+        if first[q] >= end or first[q] < numbers.first_fit[c, q + 1, end] or not numbers.may_cut[first[q]]:
+            return np.inf
+        set_stage(numbers, room, q, c, first[q], end)
+        if q > 0:
+            source, target = c, classes[q - 1]
+            if numbers.latency[source, target] == np.inf or numbers.latency[target, source] == np.inf:
+                return np.inf
+            set_link(numbers, room, q - 1, source, target, crossing_bytes(numbers, first, q, end))
+        end = first[q]
+        rate += numbers.rate[c]
+        extra += numbers.extra[c] * (
+            last * (room.forward[q, 0] + room.backward[q, 0]) + room.forward[q, 1] + room.backward[q, 1]
+        )
+    if end != 0:
+        return np.inf
+    suffix_step(numbers, room, n, False)
+    step = step_end(numbers, room, n)
+    for q in range(n):
+        extra += numbers.extra[classes[q]] * (room.ready[q] - room.free[q])
+    return float(rate * step + extra)

@@ -1,0 +1,209 @@
+"""What the job permits, before any search: devices, multisets of them, cuts, and the refusals that need no search."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ignite_scheduler.cost import layer_seconds, resolved_precision
+from ignite_scheduler.errors import InputError, NotFoundError
+from ignite_scheduler.model import Device, Infeasible, Job, Unused
+from ignite_scheduler.pipeline import SCHEDULES
+from ignite_scheduler.planner.instance import Classes
+from ignite_scheduler.planner.problem import Problem
+from ignite_scheduler.planner.solve import Permit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowed:
+    """Devices that may be used, and why the others may not."""
+
+    devices: tuple[Device, ...]
+    unused: tuple[Unused, ...]
+
+
+def refuse(job: Job) -> Infeasible | None:
+    """The refusal of what this version cannot plan; None where it can."""
+    choice = job.pipeline
+    if choice.replicas not in ("auto", 1):
+        return Infeasible(
+            code="replicas",
+            text=f"{choice.replicas} devices for each stage are asked for; this version plans one device a stage",
+            cures=("set pipeline.replicas to 1 or auto",),
+        )
+    for name in ("recompute", "shard", "offload"):
+        if getattr(choice, name) is True:
+            return Infeasible(
+                code=name,
+                text=f"pipeline.{name} is demanded; this version plans without it",
+                cures=(f"set pipeline.{name} to false or auto",),
+            )
+    if choice.schedule not in ("auto", *SCHEDULES):
+        return Infeasible(
+            code="schedule",
+            text=f"schedule {choice.schedule!r} is asked for; this version plans {' and '.join(SCHEDULES)}",
+            cures=("set pipeline.schedule to auto",),
+        )
+    return None
+
+
+def check(problem: Problem) -> None:
+    """Raise InputError where the request contradicts itself."""
+    job, num_layers = problem.job, len(problem.profile.layers)
+    if job.batch.total < 1 or (job.batch.micro is not None and job.batch.micro < 1):
+        raise InputError(f"a batch has at least 1 sample; found global {job.batch.total}, micro {job.batch.micro}")
+    if num_layers == 0:
+        raise InputError(f"profile {problem.profile.name!r} has no layers")
+    split, stages = job.pipeline.split, job.pipeline.stages
+    if split != "auto":
+        if sum(split) != num_layers or min(split) < 1:
+            raise InputError(
+                f"pipeline.split gives each of the {num_layers} layers to one stage and leaves no stage empty; "
+                f"found {list(split)}, which holds {sum(split)}"
+            )
+        if stages not in ("auto", len(split)):
+            raise InputError(f"pipeline.stages is {stages} but pipeline.split has {len(split)} stages")
+    if stages != "auto" and stages < 1:
+        raise InputError(f"a pipeline has at least 1 stage; found {stages}")
+
+
+def allowed_devices(problem: Problem) -> Allowed | Infeasible:
+    """Devices left by the request, ``exclude``, precision and the profile's times."""
+    cluster, job = problem.cluster, problem.job
+    names = {device.id for device in cluster.devices} | {node.name for node in cluster.nodes}
+    for name in job.resources.exclude:
+        if name not in names:
+            raise NotFoundError(
+                f"resources.exclude names {name!r}, which is no device or node of cluster {cluster.name!r}; "
+                f"there are: {', '.join(sorted(names))}"
+            )
+    asked = None if problem.devices is None else {cluster.device(device_id).id for device_id in problem.devices}
+    excluded = set(job.resources.exclude)
+    precision = resolved_precision(job, problem.profile)
+    kept: list[Device] = []
+    unused: list[Unused] = []
+    wrong_type = 0
+    for device in cluster.devices:
+        if asked is not None and device.id not in asked:
+            continue
+        if device.id in excluded or device.node in excluded:
+            unused.append(Unused(device=device.id, reason="excluded by resources.exclude"))
+        elif precision not in device.dtypes:
+            wrong_type += 1
+            can = ", ".join(sorted(device.dtypes))
+            unused.append(Unused(device=device.id, reason=f"cannot compute {precision}, only {can}"))
+        elif not _has_times(problem, device):
+            unused.append(
+                Unused(
+                    device=device.id, reason=f"the profile has no times for kind {device.kind} and no speed is given"
+                )
+            )
+        else:
+            kept.append(device)
+    if kept:
+        return Allowed(devices=tuple(kept), unused=tuple(unused))
+    if wrong_type:
+        return Infeasible(
+            code="dtype",
+            text=f"no allowed device computes {precision}",
+            cures=("choose another precision", f"add a device that computes {precision}"),
+        )
+    if unused and all("no times" in entry.reason for entry in unused):
+        kinds = ", ".join(sorted({device.kind for device in cluster.devices}))
+        raise InputError(
+            f"no layer of profile {problem.profile.name!r} has times on any allowed kind ({kinds}): measure it there, "
+            f"or give the devices a speed relative to its reference {problem.profile.reference!r}"
+        )
+    return Infeasible(code="devices", text="no device is allowed", cures=("exclude fewer devices",))
+
+
+def _has_times(problem: Problem, device: Device) -> bool:
+    return any(
+        layer_seconds(problem.profile, index, device, 1) is not None for index in range(len(problem.profile.layers))
+    )
+
+
+def check_times(problem: Problem, devices: tuple[Device, ...]) -> None:
+    """Raise InputError for a layer that has no time on any of the devices."""
+    by_kind = {(device.kind, device.speed): device for device in devices}.values()
+    for index, layer in enumerate(problem.profile.layers):
+        if all(layer_seconds(problem.profile, index, device, 1) is None for device in by_kind):
+            kinds = ", ".join(sorted({device.kind for device in devices}))
+            raise InputError(
+                f"layer {layer.name!r} has no time on any allowed kind ({kinds}): measure it on one of them"
+            )
+
+
+def permit(problem: Problem, classes: Classes) -> Permit | Infeasible:
+    """The multisets and cuts that the job leaves, or why there are none."""
+    job, num_layers = problem.job, len(problem.profile.layers)
+    choice, resources = job.pipeline, job.resources
+    num_devices = int(classes.counts.sum())
+    stages = len(choice.split) if choice.split != "auto" else choice.stages
+    if stages != "auto" and stages > num_layers:
+        return _too_few_layers(num_layers, stages, "stages")
+    most = min(num_devices, num_layers, resources.max_devices or num_devices)
+    if stages != "auto" and stages > most:
+        return Infeasible(
+            code="devices",
+            text=f"{most} devices < {stages} stages: each stage needs a device of its own",
+            cures=(f"allow {stages - most} more devices", f"ask for {most} stages"),
+        )
+    counts = classes.counts_of()
+    totals = counts.sum(axis=1)
+    allowed = (totals >= 1) & (totals <= most)
+    if stages != "auto":
+        allowed &= totals == stages
+    if resources.any_of:
+        kinds = [device.kind for device in classes.devices]
+        match = np.zeros(len(totals), dtype=bool)
+        for request in resources.any_of:
+            same = np.ones(len(totals), dtype=bool)
+            for kind in set(kinds) | set(request):
+                held = counts[:, [c for c, name in enumerate(kinds) if name == kind]].sum(axis=1)
+                same &= held == request.get(kind, 0)
+            match |= same
+        allowed &= match
+        if not allowed.any():
+            return _unmet_request(classes, resources.any_of, num_layers, most, stages)
+    may_cut = np.ones(num_layers + 1, dtype=bool)
+    if choice.split != "auto":
+        may_cut[:] = False
+        may_cut[np.concatenate(([0], np.cumsum(choice.split)))] = True
+    return Permit(allowed, may_cut, int(totals[allowed].max()))
+
+
+def _too_few_layers(num_layers: int, wanted: int, noun: str) -> Infeasible:
+    return Infeasible(
+        code="layers",
+        text=f"{num_layers} layers < {wanted} {noun}: each holds at least one layer",
+        cures=(f"ask for at most {num_layers} {noun}", "cut the model into more layers"),
+    )
+
+
+def _unmet_request(
+    classes: Classes, any_of: tuple[object, ...], num_layers: int, most: int, stages: int | str
+) -> Infeasible:
+    there: dict[str, int] = {}
+    for device, count in zip(classes.devices, classes.counts, strict=True):
+        there[device.kind] = there.get(device.kind, 0) + int(count)
+    wanted = [dict(request) for request in any_of]  # type: ignore[call-overload]
+    sizes = [sum(request.values()) for request in wanted]
+    enough = [r for r in wanted if all(there.get(kind, 0) >= count for kind, count in r.items())]
+    if enough and min(sizes) > num_layers:
+        return _too_few_layers(num_layers, min(sizes), "devices")
+    asked = " or ".join(" + ".join(f"{count} {kind}" for kind, count in request.items()) for request in wanted)
+    has = ", ".join(f"{count} {kind}" for kind, count in sorted(there.items()))
+    if enough:
+        limit = f"pipeline.stages is {stages}" if stages != "auto" else f"at most {most} devices may be used"
+        return Infeasible(
+            code="devices",
+            text=f"resources.any_of asks for {asked}, but {limit}",
+            cures=("make resources.any_of and the other limits agree",),
+        )
+    return Infeasible(
+        code="devices",
+        text=f"resources.any_of asks for {asked}; allowed devices are {has}",
+        cures=("ask for devices that there are", "wait for or add the missing devices"),
+    )

@@ -1,0 +1,74 @@
+"""What the planner is asked, and the counts of microbatches that it may choose from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+from ignite_scheduler.model import Cluster, Job, Profile
+from ignite_scheduler.pipeline import SCHEDULES
+
+Objective = Literal["time", "cost", "energy"]
+
+DEFAULT_WORK: Final = 4_000_000
+"""Pipelines timed before the search gives up a proof: a few seconds of one core."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One job to be planned on one cluster.
+
+    Parameters
+    ----------
+    devices
+        Ids that may be used; None = all but ``job.resources.exclude``, which holds in both cases.
+    objective
+        What is made small: the step time, or the money or the energy of a step.
+    memory_margin
+        Safety factor on memory: 0.05 counts 5 % more than the formula gives.
+    work
+        Search budget: the number of pipelines timed. Counted, never clocked, so that a plan is repeatable.
+    """
+
+    job: Job
+    profile: Profile
+    cluster: Cluster
+    devices: tuple[str, ...] | None = None
+    objective: Objective = "time"
+    memory_margin: float = 0.0
+    work: int = DEFAULT_WORK
+
+
+class Family(NamedTuple):
+    """Plans that share the schedule and the samples of a microbatch."""
+
+    schedule: str
+    samples: int
+    num_microbatches: int
+    last_samples: int
+
+
+def microbatch_choices(total: int) -> tuple[int, ...]:
+    """Samples of a full microbatch for each distinct number of microbatches that a batch can be cut into.
+
+    u = ceil(total ÷ M) for M = 1…total, each value once: of all sizes that give the same number of microbatches the one
+    whose microbatches are the most even. About 2·√total values, largest first.
+
+    >>> microbatch_choices(8)
+    (8, 4, 3, 2, 1)
+    """
+    return tuple(dict.fromkeys(-(-total // m) for m in range(1, total + 1)))
+
+
+def families(job: Job) -> tuple[Family, ...]:
+    """All families that the job leaves open, 1F1B before GPipe since it needs less memory."""
+    total, micro = job.batch.total, job.batch.micro
+    sizes = microbatch_choices(total) if micro is None else (min(micro, total),)
+    names = ("1f1b", "gpipe") if job.pipeline.schedule == "auto" else (job.pipeline.schedule,)
+    assert set(names) <= set(SCHEDULES)
+    found = []
+    for u in sizes:
+        count = -(-total // u)
+        last = total - (count - 1) * u
+        found += [Family(name, u, count, last) for name in names]
+    return tuple(found)

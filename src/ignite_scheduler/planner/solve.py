@@ -1,0 +1,207 @@
+"""One family solved: tables, first plans from them, local search, then branch and bound."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ignite_scheduler.planner.climb import climb
+from ignite_scheduler.planner.instance import Arrays, Classes, Model
+from ignite_scheduler.planner.kernel import Floats, Ints, Numbers, make_room, orders, value_of
+from ignite_scheduler.planner.problem import Family
+from ignite_scheduler.planner.tables import front_tables, least_fill_plan
+from ignite_scheduler.planner.tree import TIE, search
+
+SWEEP = 24
+"""First plans come from this many caps on the busiest stage at most."""
+
+CLIMBED = 4
+"""The best of them that local search starts from."""
+
+CLIMB_WORK = 20_000
+"""Pipelines that one local search times at most."""
+
+
+class Goal(NamedTuple):
+    """The objective ``(base_rate + Σ rate[class]) · step + Σ extra[class] · busy``; ``price`` decides ties."""
+
+    base_rate: float
+    rate: Floats
+    extra: Floats
+    price: Floats
+
+
+class Permit(NamedTuple):
+    """What a plan may look like: which multisets of devices, where cuts may be, how many stages at most."""
+
+    allowed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+    may_cut: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+    max_stages: int
+
+
+class Choice(NamedTuple):
+    """A pipeline from the end: class and first layer of each stage, and what it is worth."""
+
+    value: float
+    classes: tuple[int, ...]
+    first: tuple[int, ...]
+
+
+class Outcome(NamedTuple):
+    """The best choice, a value that no choice goes below, and the work spent."""
+
+    choice: Choice
+    bound: float
+    work: int
+
+
+NOTHING = Choice(np.inf, (), ())
+
+
+def make_numbers(classes: Classes, model: Model, arrays: Arrays, family: Family, permit: Permit, goal: Goal) -> Numbers:
+    """The family as one record for the compiled functions."""
+    order = orders(family.schedule, permit.max_stages, family.num_microbatches)
+    busy = (family.num_microbatches - 1) * (arrays.forward[:, 0] + arrays.backward[:, 0])
+    busy = busy + arrays.forward[:, 1] + arrays.backward[:, 1]
+    by_layer = (goal.extra[:, None] * np.diff(busy, axis=1)).min(axis=0)
+    numbers = Numbers(
+        num_layers=model.num_layers,
+        num_microbatches=family.num_microbatches,
+        max_stages=permit.max_stages,
+        counts=classes.counts,
+        strides=classes.strides,
+        member_rank=classes.member_rank,
+        allowed=permit.allowed,
+        num_used=classes.counts_of().sum(axis=1),
+        may_cut=permit.may_cut,
+        forward=arrays.forward,
+        backward=arrays.backward,
+        overhead=arrays.overhead,
+        update=arrays.update,
+        latency=classes.latency,
+        per_byte=classes.per_byte,
+        sizes=arrays.sizes,
+        single_bytes=model.single_bytes,
+        once_bytes=model.once_bytes,
+        tensors=model.tensors,
+        readers=model.readers,
+        reader_bytes=model.reader_bytes,
+        tied=model.tied,
+        tied_bytes=model.tied_bytes,
+        first_fit=arrays.first_fit,
+        order_start=order.start,
+        order_stage=order.stage,
+        order_kind=order.kind,
+        order_microbatch=order.microbatch,
+        base_rate=goal.base_rate,
+        rate=goal.rate,
+        extra=goal.extra,
+        extra_front=np.concatenate(([0.0], np.cumsum(by_layer))),
+        price=goal.price,
+    )
+    # one memory layout for all: another would be compiled anew
+    return Numbers._make(np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x for x in numbers)
+
+
+def first_plan(numbers: Numbers) -> tuple[Choice, float]:
+    """A good plan, and a step time that no permitted plan goes below.
+
+    Least fill under ever lower caps on the busiest stage; the best of these improved by local search. ``NOTHING`` and
+    an infinite bound where no permitted plan exists: the tables know memory and links exactly.
+    """
+    room = make_room(numbers.max_stages, numbers.num_microbatches)
+    candidates: set[Choice] = set()
+    classes, first = _buffers(numbers)
+    cap, fill, bound = np.inf, np.inf, np.inf
+    for _ in range(SWEEP):
+        stage, total = front_tables(numbers, cap, np.inf)
+        n = least_fill_plan(numbers, stage, total, cap, np.inf, classes, first)
+        if n == 0:
+            bound = max(fill, cap if cap < np.inf else 0.0) if candidates else np.inf
+            break
+        value = value_of(numbers, room, n, classes, first)
+        candidates.add(_choice(value, n, classes, first))
+        if cap == np.inf:
+            fill = _fill(numbers, stage)
+            bound = fill
+        cap = 0.95 * _busiest(numbers, n, classes, first)
+    best = NOTHING
+    for candidate in sorted(candidates)[:CLIMBED]:
+        n = len(candidate.classes)
+        classes[:n], first[:n] = candidate.classes, candidate.first
+        n, value, _ = climb(numbers, room, n, classes, first, candidate.value, CLIMB_WORK)
+        if value < best.value - TIE:
+            best = _choice(value, n, classes, first)
+    return best, float(bound)
+
+
+def improve(numbers: Numbers, incumbent: Choice, target: float, budget: int) -> tuple[Choice, int, bool]:
+    """Look for a plan below ``target``.
+
+    Returns
+    -------
+    the better of incumbent and what was found, work spent, and whether it is proven that no plan is below
+    min(``target``, its value).
+    """
+    classes, first = _buffers(numbers)
+    limit = _step_limit(numbers, target)
+    _, total = front_tables(numbers, limit, limit)
+    n = 0
+    if target >= incumbent.value:
+        n = len(incumbent.classes)
+        classes[:n], first[:n] = incumbent.classes, incumbent.first
+    value, n, work, complete = search(numbers, total, target, n, classes, first, budget)
+    found = _choice(value, n, classes, first) if n > 0 else incumbent
+    return found, int(work), bool(complete)
+
+
+def solve(numbers: Numbers, incumbent: Choice, bound: float, budget: int) -> Outcome:
+    """Improve the incumbent and raise the bound until they meet or the budget is spent.
+
+    Searches for plans that are better by 20, 10, 5, 2 and 1 per cent first: each is far cheaper than the last proof, and
+    leaves a proven gap when the budget does not suffice for it.
+    """
+    spent = 0
+    for share in (0.8, 0.9, 0.95, 0.98, 0.99, 1.0):
+        while spent < budget:
+            target = incumbent.value if share == 1.0 else incumbent.value * share
+            if target <= bound and share < 1.0:
+                break
+            found, work, complete = improve(numbers, incumbent, target, budget - spent)
+            spent += work
+            incumbent = found
+            if complete:
+                bound = max(bound, min(target, incumbent.value))
+                break
+    return Outcome(incumbent, min(bound, incumbent.value), spent)
+
+
+def _buffers(numbers: Numbers) -> tuple[Ints, Ints]:
+    return np.zeros(numbers.max_stages + 2, np.int64), np.zeros(numbers.max_stages + 2, np.int64)
+
+
+def _choice(value: float, n: int, classes: Ints, first: Ints) -> Choice:
+    return Choice(float(value), tuple(int(c) for c in classes[:n]), tuple(int(i) for i in first[:n]))
+
+
+def _fill(numbers: Numbers, stage: Floats) -> float:
+    return min(float(stage[numbers.strides[c], c, numbers.num_layers]) for c in range(len(numbers.counts)))
+
+
+def _busiest(numbers: Numbers, n: int, classes: Ints, first: Ints) -> float:
+    """Busy seconds a step of the busiest stage."""
+    end, most = numbers.num_layers, 0.0
+    for c, i in zip(classes[:n], first[:n], strict=True):
+        seconds = numbers.forward[c, :, end] + numbers.backward[c, :, end]
+        seconds = seconds - numbers.forward[c, :, i] - numbers.backward[c, :, i] + 2 * numbers.overhead[c]
+        most = max(most, float((numbers.num_microbatches - 1) * seconds[0] + seconds[1]))
+        end = int(i)
+    return most
+
+
+def _step_limit(numbers: Numbers, value: float) -> float:
+    """No plan at least as good takes longer than this."""
+    rate = numbers.base_rate + float(numbers.rate.min())
+    slack = value - min(0.0, float(numbers.extra_front[-1]))
+    return float((slack + 2 * TIE) / rate) if rate > 0 else np.inf
