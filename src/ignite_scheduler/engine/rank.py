@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import threading
 import traceback
 from dataclasses import dataclass
@@ -44,6 +45,8 @@ FromRank = Report | Trouble
 
 def main(spec: GangSpec, rank: int, pipe: Connection, port: int, scope: str) -> None:
     """Run one rank to its end. ``port`` and ``scope`` say where the ranks meet."""
+    # A terminal sends Ctrl-C to the whole process group, but what to make of it is the supervisor's to decide.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     import torch
 
     from ignite_scheduler.engine.training import StopRequest, Trainer
