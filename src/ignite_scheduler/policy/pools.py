@@ -15,8 +15,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Final
 
 from ignite_scheduler.model import Cluster, Device, LinkRule
+
+KIND_PREFIX: Final = "*/"
+"""Begins the ids of kind pools; fine pools are named after a device, whose id begins with its node."""
 
 
 def kind_pool(kind: str) -> str:
@@ -25,7 +29,7 @@ def kind_pool(kind: str) -> str:
     >>> kind_pool("T4")
     '*/T4'
     """
-    return f"*/{kind}"
+    return KIND_PREFIX + kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

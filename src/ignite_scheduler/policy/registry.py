@@ -10,12 +10,14 @@ from typing import Final
 from ignite_scheduler.errors import InputError
 from ignite_scheduler.policy.backfill import Backfill
 from ignite_scheduler.policy.fifo import Fifo
+from ignite_scheduler.policy.ignite import Ignite
 from ignite_scheduler.policy.view import Policy
 
 POLICIES: Final[Mapping[str, Callable[[], Policy]]] = MappingProxyType(
     {
         "backfill": Backfill,
         "fifo": Fifo,
+        "ignite": Ignite,
     }
 )
 

@@ -28,15 +28,16 @@ class Reservation:
 
     def allows(self, option: Option, now: float) -> bool:
         """Whether starting ``option`` now leaves the reservation as it is."""
-        return self._is_over(option, now) or fits(option.needs, self.spare)
+        return not self.outlasts(option, now) or fits(option.needs, self.spare)
 
     def book(self, option: Option, now: float) -> None:
         """Note that ``option`` starts now: if it outlives the reserved start, its devices are not spare then."""
-        if not self._is_over(option, now):
+        if self.outlasts(option, now):
             take(option.needs, self.spare)
 
-    def _is_over(self, option: Option, now: float) -> bool:
-        return now + option.seconds <= self.start + TOLERANCE * max(1.0, abs(self.start))
+    def outlasts(self, option: Option, now: float) -> bool:
+        """Whether ``option``, started now, would still hold its devices at the reserved start."""
+        return now + option.seconds > self.start + TOLERANCE * max(1.0, abs(self.start))
 
 
 def releases_of(view: View, starts: Iterable[Start] = ()) -> Iterator[tuple[float, Needs]]:

@@ -58,3 +58,15 @@ def test_d10d_a_hopeless_deadline_is_refused_with_the_earliest_finish(policy):
     assert rejection.earliest_finish == pytest.approx(40 * MINUTE)
     assert result.rows[1].met is False
     assert ends(result.rows[:1]) == {"J1": pytest.approx(30)}
+
+
+def test_d10c_the_deadline_gets_the_fast_device():
+    two = cluster({"n": {"F": 1, "S": 1}})
+    jobs = [
+        table_job("J1", 0, {"F:1": 30 * MINUTE, "S:1": 60 * MINUTE}),
+        table_job("J2", 0, {"F:1": 40 * MINUTE, "S:1": 80 * MINUTE}, deadline=60 * MINUTE),
+    ]
+    result = simulate(jobs, two, make_policy("ignite"))
+    assert ends(result.rows) == {"J1": pytest.approx(60), "J2": pytest.approx(40)}
+    assert result.deadlines_met == 1
+    assert ends(simulate(jobs, two, make_policy("fifo")).rows)["J2"] == pytest.approx(80)
