@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
 from typing import Any
 
 from ignite_scheduler.errors import InputError
@@ -12,6 +13,33 @@ from ignite_scheduler.profiler.summary import count_outliers, relative_spread
 
 _DIGITS = 4
 """Significant digits of ratios in the provenance."""
+
+
+def merge(profile: Profile, other: Profile) -> Profile:
+    """``profile`` with the times that ``other`` has for further kinds of device or sizes of microbatch.
+
+    Where both have a time, that of ``other`` stands. Sizes, reference and overheads stay those of ``profile``; the
+    provenance of ``other`` is kept under ``merged``.
+
+    Raises
+    ------
+    InputError
+        The two are not of one model at one precision.
+    """
+    names, others = [[layer.name for layer in p.layers] for p in (profile, other)]
+    structures = {p.provenance.get("structure") for p in (profile, other)}
+    if names != others or len(structures) > 1 or profile.precision != other.precision:
+        raise InputError(
+            f"profiles {profile.name!r} ({profile.precision}) and {other.name!r} ({other.precision}) are not of one "
+            "model at one precision: measure the same model again"
+        )
+    layers = []
+    for mine, theirs in zip(profile.layers, other.layers, strict=True):
+        kinds = dict.fromkeys((*mine.times, *theirs.times))
+        times = {kind: dict(mine.times.get(kind, {})) | dict(theirs.times.get(kind, {})) for kind in kinds}
+        layers.append(replace(mine, times=times))
+    merged = [*profile.provenance.get("merged", []), dict(other.provenance)]
+    return replace(profile, layers=tuple(layers), provenance=dict(profile.provenance) | {"merged": merged})
 
 
 def profile_of(measured: Measured, request: Request, *, name: str, kind: str, date: str) -> Profile:
@@ -47,22 +75,49 @@ def profile_of(measured: Measured, request: Request, *, name: str, kind: str, da
 
 
 def _layer_times(measured: Measured, index: int, size: int) -> LayerTimes:
-    """Medians less what an action costs beside its layers; the parts of the backward share the whole of it."""
-    of_forward, of_backward = measured.action_overhead
-    series = measured.series[size][index]
-    forward = max(0.0, statistics.median(series.forward) - of_forward)
-    backward = max(0.0, statistics.median(series.backward) - of_backward)
-    inputs, weights = (max(0.0, part - of_backward) for part in measured.parts[size][index])
-    apart = inputs + weights
-    if apart == 0:
-        return LayerTimes(forward=forward, backward=backward)
-    share = inputs / apart
-    return LayerTimes(
-        forward=forward,
-        backward=backward,
-        input_backward=backward * share,
-        weight_backward=backward - backward * share,
+    """Figures of one layer: fitted to the whole chain; the parts of the backward share the whole of it."""
+    forward, backward = (
+        net * scale
+        for net, scale in zip(_net_medians(measured, size)[index], _whole_over_sum(measured, size), strict=True)
     )
+    inputs, weights = _net_parts(measured, index, size)
+    if inputs + weights == 0:
+        return LayerTimes(forward=forward, backward=backward)
+    of_inputs = backward * inputs / (inputs + weights)
+    return LayerTimes(
+        forward=forward, backward=backward, input_backward=of_inputs, weight_backward=backward - of_inputs
+    )
+
+
+def _net_medians(measured: Measured, size: int) -> list[tuple[float, float]]:
+    """Median (forward, backward) of each layer, less what an action costs beside its layers."""
+    return [_net(series, measured) for series in measured.series[size]]
+
+
+def _net(series: Series, measured: Measured) -> tuple[float, float]:
+    of_forward, of_backward = measured.action_overhead
+    return (
+        max(0.0, statistics.median(series.forward) - of_forward),
+        max(0.0, statistics.median(series.backward) - of_backward),
+    )
+
+
+def _whole_over_sum(measured: Measured, size: int) -> tuple[float, float]:
+    """(forward, backward) of the chain run as one stage ÷ the sum of its layers, each net of an action's overhead.
+
+    Layers run one by one are a little dearer than together (fewer buffers are used again, caches are colder). A stage
+    is many layers together, so the layers' times are scaled by these ratios.
+    """
+    layers = _net_medians(measured, size)
+    sums = sum(f for f, _ in layers), sum(b for _, b in layers)
+    whole = _net(measured.whole[size], measured)
+    forward, backward = (part / total if total > 0 else 1.0 for part, total in zip(whole, sums, strict=True))
+    return forward, backward
+
+
+def _net_parts(measured: Measured, index: int, size: int) -> tuple[float, float]:
+    inputs, weights = (max(0.0, part - measured.action_overhead[1]) for part in measured.parts[size][index])
+    return inputs, weights
 
 
 def _provenance(measured: Measured, request: Request, date: str) -> dict[str, Any]:
@@ -80,14 +135,16 @@ def _provenance(measured: Measured, request: Request, date: str) -> dict[str, An
         "machine": dict(measured.machine),
         "device": request.device,
         "clock": "thread CPU time" if request.device == "cpu" else "wall time between synchronisations",
-        "statistic": "median over passes, less the overhead of an action",
+        "statistic": "median over passes, less an action's overhead, times whole_over_sum (forward, backward)",
         "passes": len(both[0]),
         "outliers": sum(count_outliers(series.forward) + count_outliers(series.backward) for series in every),
         "values": sum(len(series.forward) + len(series.backward) for series in every),
         "relative_spread": dict(zip(measured.layers, spread, strict=True)),
         "relative_spread_median": _rounded(statistics.median(spread)),
         "wall_over_clock": _rounded(measured.wall_over_cpu),
-        "whole_over_sum": {str(size): _rounded(_whole_over_sum(measured, size)) for size in measured.series},
+        "whole_over_sum": {
+            str(size): [_rounded(ratio) for ratio in _whole_over_sum(measured, size)] for size in measured.series
+        },
         "backward_parts_over_whole": {
             name: _rounded(_parts_over_whole(measured, index, largest)) for index, name in enumerate(measured.layers)
         },
@@ -103,19 +160,10 @@ def _both(series: Series) -> list[float]:
     return [f + b for f, b in zip(series.forward, series.backward, strict=True)]
 
 
-def _whole_over_sum(measured: Measured, size: int) -> float:
-    """The chain run as one stage ÷ what the profile says of such a stage."""
-    overhead = sum(measured.action_overhead)
-    layers = [_layer_times(measured, index, size) for index in range(len(measured.layers))]
-    return statistics.median(_both(measured.whole[size])) / (overhead + sum(t.forward + t.backward for t in layers))
-
-
 def _parts_over_whole(measured: Measured, index: int, size: int) -> float:
     """What both parts of the backward cost when run apart ÷ what the backward costs in one."""
-    of_backward = measured.action_overhead[1]
-    apart = sum(max(0.0, part - of_backward) for part in measured.parts[size][index])
-    backward = _layer_times(measured, index, size).backward
-    return apart / backward if backward > 0 else 1.0
+    backward = _net_medians(measured, size)[index][1]
+    return sum(_net_parts(measured, index, size)) / backward if backward > 0 else 1.0
 
 
 def _reference(reference: Reference) -> dict[str, Any]:

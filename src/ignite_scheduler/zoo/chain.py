@@ -12,6 +12,7 @@ from collections import OrderedDict
 from torch import Tensor, nn
 
 from ignite_scheduler.errors import InputError, InvariantError
+from ignite_scheduler.model import Profile
 from ignite_scheduler.zoo.dropout import key_dropouts
 
 _UNKEYED_DROPOUTS = (nn.AlphaDropout, nn.FeatureAlphaDropout, nn.MultiheadAttention, nn.RNNBase)
@@ -102,6 +103,21 @@ def fingerprint(chain: nn.Sequential) -> str:
     lines = [f"{name}: {module!r}" for name, module in layers(chain)]
     lines += [f"{name}: {tuple(parameter.shape)}" for name, parameter in chain.named_parameters()]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def why_stale(chain: nn.Sequential, profile: Profile) -> str | None:
+    """Why a profile is not (any more) that of this chain; None where it is, as far as it tells.
+
+    A profile without a ``structure`` in its provenance (one that was not measured here) is held by its layers' names.
+    """
+    names, profiled = [name for name, _ in layers(chain)], [layer.name for layer in profile.layers]
+    if sorted(names) != sorted(profiled):
+        differing = sorted(set(names) ^ set(profiled))
+        return f"profile {profile.name!r} has other layers than the model: they differ in {', '.join(differing)}"
+    structure = profile.provenance.get("structure")
+    if structure is not None and structure != fingerprint(chain):
+        return f"profile {profile.name!r} was measured on a model of other sizes or options: measure it again"
+    return None
 
 
 Values = Tensor | tuple[Tensor, ...]
