@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ignite_scheduler.errors import ExternalError
 
@@ -66,11 +67,25 @@ def json_text(document: Mapping[str, Any] | Sequence[Any]) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_/.][A-Za-z0-9_/.+-]*( [A-Za-z0-9_/.+-]+)*")
+"""Text that may stand without quotes in any place (if it does not look like a number or another word of YAML)."""
+
+
 def yaml_text(document: Mapping[str, Any]) -> str:
     """A document as YAML text that reads back the same."""
     from ruamel.yaml import YAML
+    from ruamel.yaml.representer import SafeRepresenter
 
+    class Quoting(SafeRepresenter):
+        """Quotes all but the plainest text: ``[?a]``, which the library writes for a list, reads back as a mapping."""
+
+    def represent(writer: SafeRepresenter, text: str) -> Any:
+        style = None if _PLAIN.fullmatch(text) else '"'
+        return writer.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    Quoting.add_representer(str, represent)
     yaml: Any = YAML(typ="safe", pure=True)
+    yaml.Representer = Quoting
     yaml.default_flow_style = None  # short lists and mappings on one line
     yaml.sort_base_mapping_type_on_output = False
     yaml.width = 120

@@ -82,7 +82,9 @@ def load_events(path: str | Path) -> tuple[Event, ...]:
 
 def _lines(path: Path) -> Iterator[Source]:
     text = read_text(path)
-    lines = text.splitlines()
+    lines = text.split("\n")  # not splitlines: a text in JSON may hold other line ends as they are
+    if not lines[-1]:
+        lines.pop()
     for number, line in enumerate(lines, start=1):
         try:
             data: Any = parse_json(line, str(path), first_line=number)

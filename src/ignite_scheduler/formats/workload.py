@@ -61,7 +61,7 @@ def load_workload(path: str | Path) -> tuple[WorkloadJob, ...]:
     folder = path.resolve().parent
     jobs: list[WorkloadJob] = []
     line_of: dict[str, int] = {}
-    for number, text in enumerate(read_text(path).splitlines(), start=1):
+    for number, text in enumerate(read_text(path).split("\n"), start=1):
         if not text.strip():
             continue
         data = parse_json(text, file, first_line=number)
