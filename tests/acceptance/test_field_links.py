@@ -136,6 +136,8 @@ def test_few_microbatches_take_exactly_their_time(
 
 
 MODEL = '''
+from collections import OrderedDict
+
 import torch
 
 
@@ -151,7 +153,7 @@ class Scale(torch.nn.Module):
 
 
 def build():
-    return torch.nn.Sequential(Scale(), Scale())
+    return torch.nn.Sequential(OrderedDict(l0=Scale(), l1=Scale()))
 
 
 class Samples(torch.utils.data.Dataset):
@@ -187,12 +189,16 @@ def test_uneven_microbatches_give_the_gradient_of_the_whole_batch(
         batch={"global": 8, "micro": 3},
         steps=1,
         pipeline={"stages": 2, "schedule": schedule},
-        output=str(bench.folder / "runs" / "toy"),
+        output=str(bench.folder / "toy"),
     )
 
-    answer = bench.ignite("run", str(job), "--cluster", str(bench.folder / "cluster.yaml"))
+    answer = bench.ignite(
+        "run", str(job), "--cluster", str(bench.folder / "cluster.yaml"),
+        "--directory", str(bench.folder / "run"), "-o", "json",
+    )  # fmt: skip
 
     assert answer.code == 0, answer.stdout + answer.stderr
-    [line] = (bench.folder / "runs" / "toy" / "metrics.jsonl").read_text().splitlines()
+    assert [job["state"] for job in answer.document["jobs"]] == ["finished"]
+    [line] = (bench.folder / "toy" / "metrics.jsonl").read_text().splitlines()
     # Both weights have the gradient 4.5, the mean of 1…8 (a mean of means gives 4.83, a sum of means 14.5).
     assert json.loads(line)["grad_norm"] == pytest.approx(4.5 * math.sqrt(2), rel=1e-6)

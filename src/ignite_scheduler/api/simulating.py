@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,6 +89,7 @@ def simulate(
     noise: float = 0.0,
     costs: Costs | None = None,
     promises: bool | None = None,
+    profiles: Mapping[str, Profile] | None = None,
 ) -> Simulated:
     """What several policies make of one workload on a simulated cluster.
 
@@ -106,6 +107,8 @@ def simulate(
         Seconds that each job pays beside its work: start-up, restart, checkpoint. None = none.
     promises
         Foretell start and finish of each job at submission; None = only for small workloads.
+    profiles
+        Job name → measured layers, for jobs that name no profile.
 
     Raises
     ------
@@ -126,7 +129,7 @@ def simulate(
         name, jobs = Path(workload).stem, load_workload(workload)
     else:
         name, jobs = "workload", tuple(workload)
-    planner = catalogue_planner()
+    planner = catalogue_planner(profiles)
     results = tuple(
         play(jobs, cluster, policy, seed=seed, noise=noise, costs=costs, planner=planner, promises=promises)
         for policy in chosen
@@ -135,7 +138,7 @@ def simulate(
 
 
 def catalogue_planner(
-    profiles: dict[str, Profile] | None = None,
+    profiles: Mapping[str, Profile] | None = None,
 ) -> Callable[[Job, Cluster, tuple[str, ...]], Sequence[Plan] | Infeasible]:
     """A planner that answers with a job's Pareto set, and remembers: several policies ask the same.
 

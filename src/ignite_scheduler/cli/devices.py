@@ -42,10 +42,11 @@ def command(ctx: click.Context, *, cluster_file: Path | None, output: str) -> No
     if is_document(output):
         emit(cluster_document(cluster), output)
     else:
-        show(_device_table(cluster), "", _link_table(cluster))
+        show(device_table(cluster), "", link_table(cluster))
 
 
-def _device_table(cluster: Cluster) -> Table:
+def device_table(cluster: Cluster) -> Table:
+    """Devices with what they have and cost."""
     from ignite_scheduler.cli.plan_table import money
     from ignite_scheduler.units import format_memory
 
@@ -63,7 +64,7 @@ def _device_table(cluster: Cluster) -> Table:
     return table(["device", "speed", "usable memory", "dtypes", "price", "power"], rows, right="1245")
 
 
-def _link_table(cluster: Cluster) -> Table:
+def link_table(cluster: Cluster) -> Table:
     """Links between nodes and within them, by their first devices; a file's rules may differ for single devices."""
     from ignite_scheduler.cli.output import seconds
     from ignite_scheduler.units import format_bandwidth

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LAYERS_SHOWN = 3
 ALTERNATIVES_SHOWN = 3
+SHOWN_IN_TABLES = frozenset({"devices", "split", "stages", "num_microbatches", "times"})
 
 
 def short_form(plan: Plan) -> str:
@@ -39,7 +40,7 @@ def plan_parts(plan: Plan, *, currency: str | None, wide: bool = False) -> list[
     parts += _list("unused devices", (f"{unused.device}: {unused.reason}" for unused in plan.unused))
     parts += _list("warnings", plan.warnings)
     if plan.resolved:
-        parts += ["", "resolved: " + escape(", ".join(f"{key}={value}" for key, value in plan.resolved.items()))]
+        parts += ["", "resolved: " + escape(resolved_text(plan, wide=wide))]
     if plan.alternatives:
         shown = plan.alternatives if wide else plan.alternatives[:ALTERNATIVES_SHOWN]
         parts += ["", alternative_table(plan, shown, currency)]
@@ -77,6 +78,12 @@ def stage_table(plan: Plan, *, wide: bool = False) -> Table:
         )
     columns = ["stage", "layers", "device", "forward", "backward", "memory", "in flight"]
     return table(columns, rows, right="0346")
+
+
+def resolved_text(plan: Plan, *, wide: bool = False) -> str:
+    """Values that were left to the planner; what the tables show already only in the wide form."""
+    values = {key: value for key, value in plan.resolved.items() if wide or key not in SHOWN_IN_TABLES}
+    return ", ".join(f"{key}={value}" for key, value in values.items())
 
 
 def _limit(limit: float) -> str:
