@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from ignite_scheduler.engine.chain import build_chain, layer_names
+from ignite_scheduler.engine.doctor import bare_plan
 from ignite_scheduler.engine.specification import GangSpec, RankDevice
-from ignite_scheduler.model import Batch, Bottleneck, Bound, Job, Plan, Prediction, Reference, Share, Stage
+from ignite_scheduler.model import Batch, Job, Plan, Reference
 
 
 def make_job(
@@ -29,41 +30,25 @@ def make_job(
     )
 
 
+def zoo_job(model: str, data: str, args: dict[str, Any], data_args: dict[str, Any], **more: Any) -> Job:
+    """A small job over the zoo."""
+    return Job(
+        name=model,
+        model=Reference(zoo=model, args=args),
+        data=Reference(zoo=data, args=data_args),
+        batch=Batch(total=8),
+        steps=10,
+        **more,
+    )
+
+
 def make_plan(job: Job, split: Sequence[int], microbatches: Sequence[int], schedule: str = "1f1b") -> Plan:
-    """A plan with these layer counts, one device ``lab/box-N`` per stage; its figures are of no interest here."""
-    names = iter(layer_names(build_chain(job.model, seed=job.seed)))
-    stages = tuple(
-        Stage(
-            index=index,
-            layers=tuple(next(names) for _ in range(count)),
-            devices=(Share(device=f"lab/box-{index}", samples=max(microbatches), memory=0.0, memory_limit=1.0),),
-            forward=0.0,
-            backward=0.0,
-            in_flight=1,
-        )
-        for index, count in enumerate(split)
-    )
-    nothing = Prediction(
-        step=0.0,
-        step_low=0.0,
-        step_high=0.0,
-        samples_per_second=0.0,
-        bubble_fraction=0.0,
-        bottleneck=Bottleneck(kind="stage", index=0, busy=0.0),
-        transfer_bytes=0.0,
-    )
-    return Plan(
-        job=job.name,
-        schedule=schedule,
-        precision=job.precision,
-        microbatches=tuple(microbatches),
-        stages=stages,
-        predicted=nothing,
-        bound=Bound(step=0.0, gap=0.0, method="none", optimal=False),
-    )
+    """A plan with these layer counts on the devices ``rank-0``, ``rank-1``, …"""
+    names = layer_names(build_chain(job.model, seed=job.seed))
+    return bare_plan(job, names, tuple(split), tuple(microbatches), schedule)
 
 
 def make_spec(job: Job, plan: Plan, directory: Path, **more: Any) -> GangSpec:
-    """A gang on real CPU ranks."""
+    """A gang on real CPU ranks unless ``devices`` says otherwise."""
     devices = more.pop("devices", tuple(RankDevice(id=device_id) for device_id in plan.device_ids))
     return GangSpec(job=job, plan=plan, devices=devices, directory=directory, timeout=60.0, **more)

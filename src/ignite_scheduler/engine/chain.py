@@ -18,8 +18,15 @@ from ignite_scheduler.zoo.dropout import drawing
 
 Tensors = tuple[Tensor, ...]
 
-DTYPES: Final = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16}
-"""Element types by the name of a precision. ``fp64`` is for checks; documents do not offer it."""
+DTYPES: Final = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16}
+"""Element types by the name of a precision. ``fp64`` is for checks. fp16 would need a loss scale."""
+
+
+def element_type(precision: str) -> torch.dtype:
+    """The element type of a precision; InputError if this engine does not train in it."""
+    if precision not in DTYPES:
+        raise InputError(f"the engine trains in {', '.join(DTYPES)}, found precision {precision!r}")
+    return DTYPES[precision]
 
 
 class LayerError(IgniteError):

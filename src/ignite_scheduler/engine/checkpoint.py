@@ -18,7 +18,6 @@ from typing import Any, Final
 
 import torch
 import torch.distributed as dist
-from torch import nn
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.filesystem import FileSystemReader
@@ -32,29 +31,22 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 
+from ignite_scheduler.engine.rule import Rule
 from ignite_scheduler.engine.saved import FACTS, LATEST, SCHEMA, saved_steps
 
 # Without flattening, optimizer state is numbered within a rank and cannot be read by another split.
 _OPTIONS: Final = StateDictOptions(flatten_optimizer_state_dict=True)
 
 
-def save(
-    folder: Path,
-    *,
-    step: int,
-    layers: nn.Module,
-    optimizer: torch.optim.Optimizer | None,
-    keep: int,
-    facts: dict[str, Any],
-) -> Path:
+def save(folder: Path, rule: Rule, *, step: int, keep: int, facts: dict[str, Any]) -> Path:
     """Write a checkpoint after ``step`` steps together with all other ranks, and drop all but the newest ``keep``.
 
     Parameters
     ----------
     folder
         The run's ``checkpoints``.
-    layers
-        This rank's layers under their own names.
+    rule
+        This rank's layers, under their own names, and their optimizer.
     facts
         What to write beside the tensors (same on all ranks).
 
@@ -70,7 +62,8 @@ def save(
         shutil.rmtree(writing, ignore_errors=True)
         writing.mkdir(parents=True)
     dist.barrier()
-    state_dict_saver.save(_state(layers, optimizer), checkpoint_id=writing)
+    rule.push_buffers()
+    state_dict_saver.save(_state(rule), checkpoint_id=writing)
     if first:
         (writing / FACTS).write_text(json.dumps({"schema": SCHEMA, "step": step, **facts}, indent=1) + "\n")
         shutil.rmtree(final, ignore_errors=True)
@@ -80,10 +73,10 @@ def save(
     return final
 
 
-def _state(layers: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[str, Any]:
-    state: dict[str, Any] = {"model": get_model_state_dict(layers)}
-    if optimizer is not None:
-        state["optimizer"] = get_optimizer_state_dict(layers, optimizer, options=_OPTIONS)
+def _state(rule: Rule) -> dict[str, Any]:
+    state: dict[str, Any] = {"model": get_model_state_dict(rule.state)}
+    if rule.optimizer is not None:
+        state["optimizer"] = get_optimizer_state_dict(rule.state, rule.optimizer, options=_OPTIONS)
     return state
 
 
@@ -102,17 +95,19 @@ def _prune(folder: Path, keep: int) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def load(checkpoint: Path, *, layers: nn.Module, optimizer: torch.optim.Optimizer | None) -> int:
+def load(checkpoint: Path, rule: Rule) -> int:
     """Fill this rank's layers and optimizer from a checkpoint of any split; the number of steps that it holds.
 
     All ranks call it together.
     """
     step = saved_steps(checkpoint)
-    state = _state(layers, optimizer)
+    state = _state(rule)
     state_dict_loader.load(state, storage_reader=_SafeReader(checkpoint), planner=_SafePlanner())
-    set_model_state_dict(layers, state["model"])
-    if optimizer is not None:
-        set_optimizer_state_dict(layers, optimizer, state["optimizer"], options=_OPTIONS)
+    set_model_state_dict(rule.state, state["model"])
+    if rule.optimizer is not None:
+        set_optimizer_state_dict(rule.state, rule.optimizer, state["optimizer"], options=_OPTIONS)
+    rule.pull()
+    rule.pull_buffers()
     return step
 
 

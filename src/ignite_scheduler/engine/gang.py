@@ -15,20 +15,18 @@ are killed.
 
 from __future__ import annotations
 
-import itertools
-import multiprocessing
-import os
+import multiprocessing.connection
 import signal
-import sys
 import threading
 import time
-import types
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerProcess
+from multiprocessing.process import BaseProcess
 from typing import Any, Final, Literal
 
+from ignite_scheduler.engine.processes import fork, meeting_point, new_scope
 from ignite_scheduler.engine.rank import Stop, Trouble, main
 from ignite_scheduler.engine.reports import Ending, Failed, Finished, Report, Saved, Started, Stopped
 from ignite_scheduler.engine.saved import saved_steps
@@ -36,43 +34,6 @@ from ignite_scheduler.engine.specification import GangSpec
 
 _GRACE: Final = 0.7
 """Seconds from the first bad exit to the verdict; neighbours follow within 0.2 s."""
-_PRELOADED: Final = ["ignite_scheduler.engine.preloaded"]
-
-_attempts = itertools.count()
-_lock = threading.Lock()
-_store: Any = None
-
-
-def _context() -> Any:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_PRELOADED)
-    return context
-
-
-def _meeting_point() -> int:
-    """Port of this process's store, made at the first call."""
-    global _store  # noqa: PLW0603  # one store serves all gangs of a process
-    with _lock:
-        if _store is None:
-            from datetime import timedelta
-
-            from torch.distributed import TCPStore  # type: ignore[attr-defined]
-
-            _store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=60))
-        port: int = _store.port
-        return port
-
-
-@contextmanager
-def _without_main() -> Iterator[None]:
-    """Let children not run the caller's main script again: a script or notebook needs no ``if __name__`` guard."""
-    with _lock:
-        main_module = sys.modules["__main__"]
-        sys.modules["__main__"] = types.ModuleType("__main__")
-        try:
-            yield
-        finally:
-            sys.modules["__main__"] = main_module
 
 
 class Gang:
@@ -80,8 +41,8 @@ class Gang:
 
     def __init__(self, spec: GangSpec) -> None:
         self.spec = spec
-        self._scope = f"{spec.job.name}/{spec.epoch}/{os.getpid()}-{next(_attempts)}"
-        self._processes: list[ForkServerProcess] = []
+        self._scope = new_scope(f"{spec.job.name}/{spec.epoch}")
+        self._processes: list[BaseProcess] = []
         self._pipes: list[Connection] = []
         self._open: dict[int, Connection] = {}
         self._troubles: dict[int, Trouble] = {}
@@ -105,23 +66,16 @@ class Gang:
 
     def _launch(self) -> None:
         try:
-            port = _meeting_point()
-            context = _context()
+            port = meeting_point()
             for rank in range(len(self.spec.devices)):
-                ours, theirs = context.Pipe(duplex=True)
-                process = context.Process(
-                    target=main,
-                    args=(self.spec, rank, theirs, port, self._scope),
-                    name=f"{self.spec.job.name} rank {rank}",
-                    daemon=True,
-                )
-                with _without_main():
-                    process.start()
-                theirs.close()
-                self._pipes.append(ours)
+                process, pipe = fork(main, partial(self._arguments, rank, port), f"{self.spec.job.name} rank {rank}")
                 self._processes.append(process)
+                self._pipes.append(pipe)
         except BaseException as error:
             self._start_error = error
+
+    def _arguments(self, rank: int, port: int, pipe: Connection) -> tuple[Any, ...]:
+        return self.spec, rank, pipe, port, self._scope
 
     @property
     def ended(self) -> bool:

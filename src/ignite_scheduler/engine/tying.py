@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+
+_FIRST_TAG: Final = 1 << 28
+"""Above all tags of activations and gradients between stages."""
 
 
 class TiedWeights:
     """The tied parameters of one rank.
 
     Each holder's copy starts equal (all ranks build the model from one seed); after the backwards each gets the sum of
-    all holders' gradients, so that all copies take the same update and stay equal.
+    all holders' gradients, added in the order of the chain, so that all copies take the same update and stay equal.
 
     Parameters
     ----------
@@ -37,26 +41,35 @@ class TiedWeights:
     ) -> None:
         rank_of_layer = {name: rank_of[stage] for stage, names in enumerate(split) for name in names}
         own = dict(layers.named_parameters(remove_duplicate=False))
-        self._shared: list[tuple[Tensor, dist.ProcessGroup]] = []
+        self._rank = rank
+        self._shared: list[tuple[int, Tensor, list[int]]] = []
         self._counted_elsewhere: set[int] = set()
-        for names in groups:
+        for number, names in enumerate(groups):
             holders = list(dict.fromkeys(rank_of_layer[_layer(name, rank_of_layer)] for name in names))
-            if len(holders) == 1:
-                continue
-            group = dist.new_group(sorted(holders))  # every rank must take part in making it
-            if rank not in holders:
+            if len(holders) == 1 or rank not in holders:
                 continue
             parameter = next(own[name] for name in names if name in own)
-            self._shared.append((parameter, group))
+            self._shared.append((_FIRST_TAG + number, parameter, holders))
             if rank != holders[0]:
                 self._counted_elsewhere.add(id(parameter))
 
     def reduce(self) -> None:
-        """Add up the gradients of all holders."""
-        for parameter, group in self._shared:
+        """Add up the gradients of all holders: the first one gathers them and sends the sum back."""
+        for tag, parameter, holders in self._shared:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-            dist.all_reduce(parameter.grad, group=group)
+            gradient = parameter.grad.contiguous()
+            if self._rank == holders[0]:
+                for other in holders[1:]:
+                    part = torch.empty_like(gradient)
+                    dist.recv(part, other, tag=tag)
+                    gradient += part
+                for other in holders[1:]:
+                    dist.send(gradient, other, tag=tag)
+            else:
+                dist.send(gradient, holders[0], tag=tag)
+                dist.recv(gradient, holders[0], tag=tag)
+            parameter.grad = gradient
 
     def counted(self, parameters: Iterable[Tensor]) -> list[Tensor]:
         """Those whose norm counts here; a tied weight counts once, on the rank of its first holder."""

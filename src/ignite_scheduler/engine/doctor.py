@@ -1,0 +1,265 @@
+"""Does a pipeline compute what one process computes? Compared parameter by parameter, on real ranks.
+
+The law: for any split, schedule and sizes of microbatches, the gradient of the first step and the loss after five
+updates equal those of one process on the whole batch, up to the rounding of sums taken in another order. Models with
+batch statistics compute another function for other microbatches by design; they are held against one process that runs
+the same microbatches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ignite_scheduler.engine import reference
+from ignite_scheduler.engine.chain import build_chain, layer_names
+from ignite_scheduler.engine.pool import RankPool, Seat
+from ignite_scheduler.engine.specification import GangSpec, RankDevice
+from ignite_scheduler.errors import InputError
+from ignite_scheduler.model import Bottleneck, Bound, Job, Plan, Prediction, Share, Stage
+from ignite_scheduler.pipeline import SCHEDULES
+
+TOLERANCES: Final = {"fp32": 1e-5, "fp64": 1e-9}
+"""Largest relative difference that rounding explains."""
+UPDATES: Final = 5
+"""Optimizer steps before the loss is compared."""
+
+Split = tuple[int, ...]
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientCase:
+    """One pipeline held against the reference.
+
+    ``gradient_error`` is the largest ‖difference‖ ÷ ‖reference‖ over parameters, found at ``worst``; ``loss_error`` is
+    that of the loss after five updates.
+    """
+
+    split: Split
+    schedule: str
+    microbatches: tuple[int, ...]
+    gradient_error: float
+    worst: str
+    loss_error: float
+    tolerance: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether both errors are within the tolerance."""
+        return max(self.gradient_error, self.loss_error) <= self.tolerance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientReport:
+    """All cases of one job. ``bit_equal``: schedules of the same split and microbatches gave the very same bits."""
+
+    job: str
+    precision: str
+    same_microbatches: bool
+    cases: tuple[GradientCase, ...]
+    bit_equal: bool
+
+    @property
+    def passed(self) -> bool:
+        """Whether the law holds."""
+        return self.bit_equal and all(case.passed for case in self.cases)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Measured:
+    losses: tuple[float, ...]
+    gradients: Arrays
+    parameters: Arrays
+
+
+def gradients(
+    job: Job,
+    splits: Sequence[Split] | None = None,
+    schedules: Sequence[str] = SCHEDULES,
+    dtype: str = "fp32",
+    *,
+    microbatches: tuple[int, ...] | None = None,
+    pool: RankPool | None = None,
+) -> GradientReport:
+    """Compare pipelines with one process.
+
+    Parameters
+    ----------
+    splits
+        Layers per stage; None = even ones over 1, 2 and 3 stages.
+    dtype
+        ``fp32`` or ``fp64``.
+    microbatches
+        Sizes; None = the job's own, or three uneven ones.
+    pool
+        Ranks to use; None = start some.
+
+    Raises
+    ------
+    InputError
+        The job cannot be trained as it stands.
+    """
+    if dtype not in TOLERANCES:
+        raise InputError(f"gradients are compared in {' or '.join(TOLERANCES)}, found {dtype!r}")
+    job = replace(job, precision=dtype, evaluate=None)
+    chain = build_chain(job.model, seed=job.seed)
+    names = layer_names(chain)
+    chosen = [tuple(split) for split in splits] if splits is not None else even_splits(len(names))
+    sizes = microbatches or uneven(job)
+    same = reference.has_batch_statistics(chain)
+    expected = reference.train(job, UPDATES + 1, sizes if same else None)
+    if pool is None:
+        with RankPool(max(map(len, chosen))) as own:
+            measured = _measure(job, names, chosen, schedules, sizes, own)
+    else:
+        measured = _measure(job, names, chosen, schedules, sizes, pool)
+    return GradientReport(
+        job=job.name,
+        precision=dtype,
+        same_microbatches=same,
+        cases=tuple(_compare(split, name, sizes, found, expected, dtype) for (split, name), found in measured.items()),
+        bit_equal=all(_identical(found, measured[split, schedules[0]]) for (split, _), found in measured.items()),
+    )
+
+
+def even_splits(num_layers: int) -> list[Split]:
+    """Splits over 1, 2 and 3 stages (fewer where there are fewer layers), as even as can be."""
+    return [
+        tuple(num_layers // stages + (index < num_layers % stages) for index in range(stages))
+        for stages in range(1, min(3, num_layers) + 1)
+    ]
+
+
+def uneven(job: Job) -> tuple[int, ...]:
+    """Sizes of microbatches: the job's own where given, else about three with a smaller last one."""
+    total = job.batch.total
+    micro = job.batch.micro or max(1, -(-total // 3) + (total % 3 == 0 and total > 3))
+    full, rest = divmod(total, micro)
+    return (micro,) * full + ((rest,) if rest else ())
+
+
+def bare_plan(job: Job, names: Sequence[str], split: Split, microbatches: tuple[int, ...], schedule: str) -> Plan:
+    """A plan that says what to execute and predicts nothing; devices are called ``rank-0``, ``rank-1``, …
+
+    Raises
+    ------
+    InputError
+        The split does not cover the layers.
+    """
+    if sum(split) != len(names) or min(split) < 1:
+        raise InputError(f"a split of {split} does not cover {len(names)} layers with at least one for each stage")
+    starts = [sum(split[:index]) for index in range(len(split))]
+    stages = tuple(
+        Stage(
+            index=index,
+            layers=tuple(names[start : start + count]),
+            devices=(Share(device=f"rank-{index}", samples=max(microbatches), memory=0.0, memory_limit=0.0),),
+            forward=0.0,
+            backward=0.0,
+            in_flight=0,
+        )
+        for index, (start, count) in enumerate(zip(starts, split, strict=True))
+    )
+    return Plan(
+        job=job.name,
+        schedule=schedule,
+        precision=job.precision,
+        microbatches=microbatches,
+        stages=stages,
+        predicted=Prediction(
+            step=0.0,
+            step_low=0.0,
+            step_high=0.0,
+            samples_per_second=0.0,
+            bubble_fraction=0.0,
+            bottleneck=Bottleneck(kind="stage", index=0, busy=0.0),
+            transfer_bytes=0.0,
+        ),
+        bound=Bound(step=0.0, gap=0.0, method="none", optimal=False),
+    )
+
+
+def _measure(
+    job: Job,
+    names: tuple[str, ...],
+    splits: Sequence[Split],
+    schedules: Sequence[str],
+    sizes: tuple[int, ...],
+    pool: RankPool,
+) -> dict[tuple[Split, str], _Measured]:
+    measured = {}
+    for split in splits:
+        for schedule in schedules:
+            plan = bare_plan(job, names, split, sizes, schedule)
+            devices = tuple(RankDevice(id=device_id) for device_id in plan.device_ids)
+            spec = GangSpec(job=job, plan=plan, devices=devices, directory=Path())
+            parts = pool.run(train_steps, (spec, UPDATES + 1), ranks=len(split))
+            measured[split, schedule] = _Measured(
+                losses=tuple(map(sum, zip(*(part.losses for part in parts), strict=True))),
+                gradients={name: value for part in parts for name, value in part.gradients.items()},
+                parameters={name: value for part in parts for name, value in part.parameters.items()},
+            )
+    return measured
+
+
+def train_steps(seat: Seat, spec: GangSpec, steps: int) -> _Measured:
+    """Task of one rank: train some steps and hand back what can be compared."""
+    from ignite_scheduler.engine.worker import Worker
+
+    worker = Worker(spec, seat.rank, seat.store, group=seat.group, scope=seat.scope)
+    losses, found = [], {}
+    for step in range(steps):
+        losses.append(worker.accumulate(step))
+        if step == 0:
+            found = reference.named_gradients(worker.layers)
+        total = worker.post_sum(losses[-1])
+        worker.update(step, total)
+        total.wait()
+    worker.transport.close()
+    return _Measured(
+        losses=tuple(losses), gradients=_arrays(found), parameters=_arrays(reference.named_parameters(worker.layers))
+    )
+
+
+def _arrays(tensors: dict[str, torch.Tensor]) -> Arrays:
+    return {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
+
+
+def _compare(
+    split: Split, schedule: str, sizes: tuple[int, ...], found: _Measured, expected: reference.Trained, dtype: str
+) -> GradientCase:
+    errors = {name: _relative(found.gradients[name], tensor.numpy()) for name, tensor in expected.gradients.items()}
+    worst = max(errors, key=errors.__getitem__, default="")
+    return GradientCase(
+        split=split,
+        schedule=schedule,
+        microbatches=sizes,
+        gradient_error=errors.get(worst, 0.0),
+        worst=worst,
+        loss_error=_relative(np.array(found.losses[-1]), np.array(expected.losses[-1])),
+        tolerance=TOLERANCES[dtype],
+    )
+
+
+def _relative(found: NDArray[Any], expected: NDArray[Any]) -> float:
+    """‖found − expected‖ ÷ ‖expected‖ in float64; 0 for equal zeros."""
+    difference = float(np.linalg.norm(found.astype(np.float64) - expected.astype(np.float64)))
+    size = float(np.linalg.norm(expected.astype(np.float64)))
+    if size == 0.0:
+        return 0.0 if difference == 0.0 else float("inf")
+    return difference / size
+
+
+def _identical(a: _Measured, b: _Measured) -> bool:
+    return a.losses == b.losses and all(
+        np.array_equal(ours[name], theirs[name])
+        for ours, theirs in ((a.gradients, b.gradients), (a.parameters, b.parameters))
+        for name in theirs
+    )

@@ -1,0 +1,126 @@
+"""A few ranks that stay up and run one small pipeline after another, for checks."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from multiprocessing.connection import Connection
+from typing import Any
+
+from ignite_scheduler.engine.processes import fork, meeting_point, new_scope
+from ignite_scheduler.errors import ExternalError, IgniteError, InputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """What a task knows of its place: its rank, the store, the group of the ranks that take part, a fresh scope."""
+
+    rank: int
+    store: Any
+    group: Any
+    scope: str
+
+
+Task = Callable[..., Any]
+"""A function of a module: task(seat, *arguments) → something that pickles."""
+
+
+class RankPool:
+    """``size`` ranks; use as a context manager, so that none is left behind."""
+
+    def __init__(self, size: int, *, timeout: float = 60.0) -> None:
+        self._timeout = timeout
+        scope, port = new_scope("pool"), meeting_point()
+        self._members = [
+            fork(_serve, partial(self._arguments, rank, size, port, scope), f"pool rank {rank}") for rank in range(size)
+        ]
+        self._num_tasks = 0
+
+    def _arguments(self, rank: int, size: int, port: int, scope: str, pipe: Connection) -> tuple[Any, ...]:
+        return rank, size, pipe, port, scope, self._timeout
+
+    def __enter__(self) -> RankPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def run(self, task: Task, arguments: Sequence[Any], *, ranks: int) -> list[Any]:
+        """Run the task on the first ``ranks`` ranks together; their results by rank.
+
+        Raises
+        ------
+        InputError
+            The task raised one of our errors on some rank; the pool is closed then.
+        ExternalError
+            A rank died or was silent for too long; the pool is closed then.
+        """
+        self._num_tasks += 1
+        pipes = [pipe for _, pipe in self._members[:ranks]]
+        for pipe in pipes:
+            pipe.send((task, tuple(arguments), ranks, f"task-{self._num_tasks}/"))
+        results: list[Any] = []
+        troubles: list[BaseException] = []
+        for rank, pipe in enumerate(pipes):
+            try:
+                if not pipe.poll(2 * self._timeout):
+                    raise EOFError
+                result = pipe.recv()
+            except (EOFError, OSError):
+                result = ExternalError(f"rank {rank} of the pool died or was silent for {2 * self._timeout:g} s")
+            (troubles if isinstance(result, BaseException) else results).append(result)
+        if troubles:
+            self.close()
+            raise next((t for t in troubles if isinstance(t, InputError)), troubles[0])
+        return results
+
+    def close(self) -> None:
+        """End all ranks."""
+        for process, pipe in self._members:
+            pipe.close()
+            process.kill()
+        for process, _ in self._members:
+            process.join()
+        self._members = []
+
+
+def _serve(rank: int, size: int, pipe: Connection, port: int, scope: str, timeout: float) -> None:
+    import torch
+    import torch.distributed as dist
+    from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
+
+    torch.set_num_threads(1)
+    logging.getLogger("torch.distributed").setLevel(logging.ERROR)
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    wait = timedelta(seconds=timeout)
+    store = PrefixStore(scope, TCPStore("127.0.0.1", port, is_master=False, timeout=wait))
+    dist.init_process_group("gloo", store=PrefixStore("group", store), rank=rank, world_size=size, timeout=wait)
+    groups = {count: dist.new_group(list(range(count))) for count in range(1, size + 1)}
+    threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
+    while True:
+        try:
+            task, arguments, ranks, task_scope = pipe.recv()
+        except (EOFError, OSError):
+            os._exit(0)
+        seat = Seat(rank=rank, store=store, group=groups[ranks], scope=task_scope)
+        try:
+            answer = task(seat, *arguments)
+        except IgniteError as error:
+            answer = error
+        except Exception as error:
+            answer = ExternalError(f"rank {rank}: {type(error).__name__}: {error}")
+        pipe.send(answer)
+
+
+def _watch(parent: int) -> None:
+    """End with the server that forked this process, even in the middle of a task."""
+    import time
+
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(0)

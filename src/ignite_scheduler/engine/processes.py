@@ -1,0 +1,69 @@
+"""Processes forked from one server that has torch loaded, and the store in which they meet."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any, Final
+
+_PRELOADED: Final = ["ignite_scheduler.engine.preloaded"]
+
+_numbers = itertools.count()
+_lock = threading.Lock()
+_store: Any = None
+
+
+def meeting_point() -> int:
+    """Port of this process's store on the loopback interface; made at the first call, which loads torch."""
+    global _store  # noqa: PLW0603  # one store serves all gangs of a process
+    with _lock:
+        if _store is None:
+            from datetime import timedelta
+
+            from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+            _store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=60))
+        port: int = _store.port
+        return port
+
+
+def new_scope(name: str) -> str:
+    """A prefix in the store that nobody else has used."""
+    return f"{name}/{os.getpid()}-{next(_numbers)}"
+
+
+def fork(
+    target: Callable[..., None], args: Callable[[Connection], tuple[Any, ...]], name: str
+) -> tuple[BaseProcess, Connection]:
+    """Start a process; ``args`` makes its arguments from its end of a pipe. Returns the process and our end.
+
+    The process is forked from the server, so it holds no copy of our end: when we die it reads the end of the pipe.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_PRELOADED)
+    ours, theirs = context.Pipe(duplex=True)
+    process = context.Process(target=target, args=args(theirs), name=name, daemon=True)
+    with _without_main():
+        process.start()
+    theirs.close()
+    return process, ours
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Let children not run the caller's main script again: a script or notebook needs no ``if __name__`` guard."""
+    with _lock:
+        main_module = sys.modules["__main__"]
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main_module
