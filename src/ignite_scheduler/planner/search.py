@@ -72,7 +72,7 @@ def optimise(setup: Setup, budget: int) -> Best:
     sketches = []
     for family in setup.families:
         arrays = setup.arrays(family)
-        sketches.append(Sketch(_as_value(setup, quick_bound(setup, arrays, family)), family, arrays))
+        sketches.append(Sketch(setup.as_value(quick_bound(setup, arrays, family)), family, arrays))
     sketches.sort(key=lambda sketch: sketch.bound)
     opened: list[tuple[float, Family, Numbers]] = []
     for sketch in sketches:
@@ -83,7 +83,7 @@ def optimise(setup: Setup, budget: int) -> Best:
         choice, step_bound = first_plan(numbers)
         if step_bound == math.inf:
             continue  # nothing fits, and the tables prove it
-        opened.append((max(sketch.bound, _as_value(setup, step_bound)), sketch.family, numbers))
+        opened.append((max(sketch.bound, setup.as_value(step_bound)), sketch.family, numbers))
         _accept(best, choice, sketch.family)
     opened.sort(key=lambda entry: entry[0])
     for position, (bound, family, numbers) in enumerate(opened):
@@ -106,13 +106,6 @@ def _accept(best: Best, choice: Choice, family: Family) -> None:
     best.others.append((choice, family))
     if best.family is None or choice.value < best.choice.value - TIE:
         best.choice, best.family = choice, family
-
-
-def _as_value(setup: Setup, step: float) -> float:
-    """A bound on the objective from a bound on the step time."""
-    if setup.problem.objective == "time":
-        return step
-    return step * float(setup.goal.rate.min()) if setup.problem.objective == "cost" else 0.0
 
 
 def _judge(setup: Setup, best: Best) -> Plan | Infeasible:

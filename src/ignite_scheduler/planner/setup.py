@@ -10,7 +10,7 @@ import numpy as np
 from ignite_scheduler.errors import InputError
 from ignite_scheduler.model import Device, Infeasible, Unused
 from ignite_scheduler.planner.instance import Arrays, Classes, Model, family_arrays, group, model_arrays
-from ignite_scheduler.planner.kernel import Numbers
+from ignite_scheduler.planner.kernel import Ints, Numbers
 from ignite_scheduler.planner.permit import allowed_devices, check, check_times, permit, refuse
 from ignite_scheduler.planner.problem import Family, Problem, families
 from ignite_scheduler.planner.solve import Goal, Permit, make_numbers
@@ -36,6 +36,12 @@ class Setup:
     def numbers(self, family: Family, arrays: Arrays, permitted: Permit | None = None) -> Numbers:
         """The record for the compiled functions, under a narrower permit where one is given."""
         return make_numbers(self.classes, self.model, arrays, family, permitted or self.permit, self.goal)
+
+    def as_value(self, step: float) -> float:
+        """A bound on the objective from a bound on the step time."""
+        if self.problem.objective == "time":
+            return step
+        return step * float(self.goal.rate.min()) if self.problem.objective == "cost" else 0.0
 
     def least_step(self) -> float:
         """A step time that no plan goes below, from the quick bounds alone."""
@@ -104,21 +110,25 @@ class Sketch(NamedTuple):
     arrays: Arrays
 
 
-def quick_bound(setup: Setup, arrays: Arrays, family: Family) -> float:
-    """A step time that no plan of the family goes below, from layer times alone.
+def quick_bound(setup: Setup, arrays: Arrays, family: Family, counts: Ints | None = None) -> float:
+    """A step time that no plan of the family on at most ``counts`` devices goes below, from layer times alone.
 
-    The larger of two: the fill of all layers, each on its fastest device; and the work of a step shared out over the devices
-    as if layers could be cut anywhere. With r = max over layers of (least work ÷ work on the class), a device of the class
-    does at most r seconds of least work in a second.
+    Two things are put together. *Fill* F: all layers, each on its fastest device. *Pace* T: the work of a step shared
+    out as if layers could be cut anywhere, so that some stage is busy for T at least; with r = max over layers of (least
+    work ÷ work on the class), a device of the class does at most r seconds of least work in a second. A step takes at
+    least the busy time of that stage and the fill of all others, and a stage's fill is at most κ of its busy time, κ
+    being the largest such ratio of any layer: hence F + (1 − κ)·T.
     """
-    extra = np.where(arrays.timeless, np.inf, 0.0)
-    first = np.diff(arrays.forward, axis=2)
-    back = np.diff(arrays.backward, axis=2)
-    fill = float((first[:, 0] + back[:, 1] + extra).min(axis=0).sum())
-    work = (family.num_microbatches - 1) * (first[:, 0] + back[:, 0]) + first[:, 1] + back[:, 1] + extra
-    least = work.min(axis=0)
+    counts = setup.classes.counts if counts is None else counts
+    used = counts > 0
+    first, back = np.diff(arrays.forward[used], axis=2), np.diff(arrays.backward[used], axis=2)
+    none = np.where(arrays.timeless[used], np.inf, 0.0)
+    fill = first[:, 0] + back[:, 1]
+    work = (family.num_microbatches - 1) * (first[:, 0] + back[:, 0]) + first[:, 1] + back[:, 1]
+    least = (work + none).min(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        ratio = np.where(work > 0, least / work, 0.0).max(axis=1)
-    rates = np.sort(np.repeat(ratio, setup.classes.counts))[::-1][: setup.permit.max_stages]
+        ratio = np.where(work > 0, least / (work + none), 0.0).max(axis=1)
+        share = float(np.where(work > 0, fill / work, 0.0).max())
+    rates = np.sort(np.repeat(ratio, counts[used]))[::-1][: setup.permit.max_stages]
     pace = float(least.sum() / rates.sum()) if rates.sum() > 0 else 0.0
-    return max(fill, pace)
+    return float((fill + none).min(axis=0).sum()) + max(0.0, 1 - share) * pace

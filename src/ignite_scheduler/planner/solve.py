@@ -104,7 +104,7 @@ def make_numbers(classes: Classes, model: Model, arrays: Arrays, family: Family,
     return Numbers._make(np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x for x in numbers)
 
 
-def first_plan(numbers: Numbers) -> tuple[Choice, float]:
+def first_plan(numbers: Numbers, *, sweep: int = SWEEP) -> tuple[Choice, float]:
     """A good plan, and a step time that no permitted plan goes below.
 
     Least fill under ever lower caps on the busiest stage; the best of these improved by local search. ``NOTHING`` and
@@ -114,7 +114,7 @@ def first_plan(numbers: Numbers) -> tuple[Choice, float]:
     candidates: set[Choice] = set()
     classes, first = _buffers(numbers)
     cap, fill, bound = np.inf, np.inf, np.inf
-    for _ in range(SWEEP):
+    for _ in range(sweep):
         stage, total = front_tables(numbers, cap, np.inf)
         n = least_fill_plan(numbers, stage, total, cap, np.inf, classes, first)
         if n == 0:
