@@ -72,9 +72,10 @@ def load_events(path: str | Path) -> tuple[Event, ...]:
     """The events of an ``events.jsonl``; a last line that a crash left unfinished is dropped."""
     found = []
     for source in _lines(Path(path)):
-        value = dict(source.data) if isinstance(source.data, dict) else {}
+        line = source.data if isinstance(source.data, dict) else {}
+        value = {"at" if key == "at_s" else key: part for key, part in line.items()}
         try:
-            found.append(JOURNAL_CODEC.decode_event({**value, "at": value.pop("at_s", None)}))
+            found.append(JOURNAL_CODEC.decode_event(value))
         except DocumentError as error:
             raise source.error((), error.message) from None
     return tuple(found)

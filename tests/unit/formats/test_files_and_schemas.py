@@ -1,0 +1,154 @@
+"""Whole files or none; run files; JSON schemas; the journal's refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ignite_scheduler.control.events import ClusterObserved, GangFailed, TimerFired
+from ignite_scheduler.errors import ConflictError, DocumentError, ExternalError, InputError, InvariantError
+from ignite_scheduler.formats import SCHEMA_NAMES, schema, write_json, write_text, yaml_text
+from ignite_scheduler.formats.codec import coding
+from ignite_scheduler.formats.journal import JOURNAL_CODEC
+from ignite_scheduler.formats.run_files import event_line, load_events, load_metrics
+from ignite_scheduler.formats.source import parse_yaml
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    path = tmp_path / "f.txt"
+    write_text(path, "one")
+    path.chmod(0o640)
+    write_text(path, "zwei ü")
+    assert path.read_bytes() == "zwei ü".encode()
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert os.listdir(tmp_path) == ["f.txt"]
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "f.txt"
+    write_text(path, "old")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ExternalError, match="No space left"):
+        write_text(path, "new")
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["f.txt"]
+
+
+def test_a_place_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ExternalError, match="cannot write"):
+        write_text(tmp_path / "no" / "f.txt", "x")
+
+
+def test_json_never_holds_nan(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(tmp_path / "f.json", {"a": float("nan")})
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["?a", "- a", "1e3", "yes", "true", "null", "~", "a: b", "a #b", "", " a", "ü", "\x85", "a\nb"]
+)
+def test_any_text_survives_yaml(text: str) -> None:
+    document = {"x": [text], "y": {"z": text}}
+    assert parse_yaml(yaml_text(document))[0] == document
+
+
+@pytest.mark.parametrize("name", SCHEMA_NAMES)
+def test_every_schema_is_complete(name: str) -> None:
+    found = schema(name)
+    assert found["$schema"].startswith("https://json-schema.org/")
+    text = json.dumps(found)
+    for reference in {part.split('"')[0] for part in text.split('"#/$defs/')[1:]}:
+        assert reference in found["$defs"]
+
+
+def test_a_schema_says_what_must_stand() -> None:
+    found = schema("job")
+    assert {"version", "name", "model", "batch"} <= set(found["required"])
+    assert found["additionalProperties"] is False
+    assert found["$defs"]["BatchShape"]["required"] == ["global"]
+    assert {"type": "integer", "minimum": 1} in found["$defs"]["BatchShape"]["properties"]["micro"]["anyOf"]
+
+
+def test_an_unknown_schema_is_told_the_nearest() -> None:
+    with pytest.raises(InputError, match="did you mean 'cluster'"):
+        schema("clustre")
+
+
+def test_importing_formats_imports_nothing_heavy() -> None:
+    heavy = "{'pydantic', 'ruamel', 'torch', 'numpy', 'drawsvg', 'sqlalchemy'}"
+    code = f"import sys, ignite_scheduler.formats; print({heavy} & {{name.split('.')[0] for name in sys.modules}})"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
+    assert said.strip() == "set()"
+
+
+METRICS = '{"step": 1, "loss": 2.5, "grad_norm": 1.0, "step_s": 0.5, "samples_per_s": 16.0}\n'
+
+
+def test_metrics_read_back_and_a_torn_last_line_is_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(METRICS + METRICS.replace('"step": 1', '"step": 2').replace("2.5", "null") + '{"step": 3, "lo')
+    first, second = load_metrics(path)
+    assert (first.step_index, first.loss, first.step) == (1, 2.5, 0.5)
+    assert (second.step_index, second.loss) == (2, None)
+
+
+def test_a_wrong_line_of_metrics_has_its_number(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(METRICS + '{"step": 2}\n')
+    with pytest.raises(DocumentError) as caught:
+        load_metrics(path)
+    assert (caught.value.line, caught.value.field) == (2, "step_s")
+
+
+def test_events_of_a_run_read_back(tmp_path: Path) -> None:
+    events = (
+        TimerFired(at=1.5, timer_id="round"),
+        GangFailed(at=2.0, job_id="a", epoch=1, saved=3.0, reason="line\nend \x85", device=None),
+        ClusterObserved(at=3.0, gangs=(("a", 1),)),
+    )
+    path = tmp_path / "events.jsonl"
+    path.write_text("".join(map(event_line, events)), encoding="utf-8")
+    assert load_events(path) == events
+    assert json.loads(path.read_text().split("\n")[0])["at_s"] == 1.5
+
+
+def test_a_journal_of_another_version_is_refused() -> None:
+    value = JOURNAL_CODEC.encode_event(TimerFired(at=1.0, timer_id="x"))
+    with pytest.raises(ConflictError, match="version 2"):
+        JOURNAL_CODEC.decode_event(value | {"v": 2})
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"type": "TimerFired", "at": 1.0}, "timer_id"),
+        ({"type": "TimerFired", "at": "x", "timer_id": "t"}, "a number"),
+        ({"type": "TimerFired", "at": 1.0, "timer_id": 3}, "str"),
+        ({"type": "TimerFired", "at": 1.0, "timer_id": "t", "more": 1}, "newer version"),
+        ({"type": "TimerFound", "at": 1.0}, "TimerFired"),
+        ({}, "'type'"),
+        ({"type": "ClusterObserved", "at": 1.0, "gangs": [["a"]]}, "2 items"),
+        ({"type": "ClusterObserved", "at": 1.0, "gangs": "a"}, "a list"),
+    ],
+)
+def test_a_line_that_no_journal_holds_is_refused(value: dict[str, Any], said: str) -> None:
+    with pytest.raises(DocumentError, match=said):
+        JOURNAL_CODEC.decode_event({"v": 1, **value})
+
+
+def test_a_type_without_coding_is_our_bug() -> None:
+    with pytest.raises(InvariantError, match="no coding"):
+        coding(complex)
+    with pytest.raises(InvariantError, match="no coding"):
+        coding(Any).encode(object())
