@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ignite_scheduler.errors import ExternalError, InputError
+from ignite_scheduler.errors import ExternalError, IgniteError, InputError
 from ignite_scheduler.model import Reference
 from ignite_scheduler.zoo.catalogue import DATASETS, LOSSES, MODELS, Entry
 
@@ -132,16 +132,19 @@ def _called(reference: Reference, entries: Mapping[str, Entry], noun: str) -> An
     source = describe(reference)
     if reference.zoo is not None:
         entry = _entry(reference.zoo, entries, noun)
-        return _imported(entry.target, noun)(**_checked(entry, reference.args))
-    function = _imported(reference.module or "", noun)
+        function, args = _imported(entry.target, noun), _checked(entry, reference.args)
+    else:
+        function, args = _imported(reference.module or "", noun), dict(reference.args)
     try:
-        inspect.signature(function).bind(**reference.args)
+        inspect.signature(function).bind(**args)
     except TypeError as error:
-        raise InputError(f"{source} cannot be called with args {dict(reference.args)}: {error}") from error
+        raise InputError(f"{source} cannot be called with args {args}: {error}") from error
     except ValueError:  # a builtin without a signature: the call itself will tell
         pass
     try:
-        return function(**reference.args)
+        return function(**args)
+    except IgniteError:
+        raise
     except Exception as error:  # whatever a user's function raises is told with the place
         raise InputError(f"{source}: the call raised {type(error).__name__}: {error}") from error
 
