@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +29,7 @@ from ignite_scheduler.daemon.shell import Outcome, Shell
 from ignite_scheduler.daemon.story import Chronicle
 from ignite_scheduler.daemon.view import Pace, Snapshot, snapshot
 from ignite_scheduler.errors import InputError, NotFoundError
-from ignite_scheduler.executors import ProcessExecutor, notices
+from ignite_scheduler.executors import ProcessExecutor, load_engine, notices
 from ignite_scheduler.model import Cluster, Job, Profile
 from ignite_scheduler.planner import Problem
 from ignite_scheduler.planner.problem import DEFAULT_WORK, Objective
@@ -118,6 +118,8 @@ def run(
         No job, two jobs of one name, or no such policy; nothing was written then.
     ConflictError
         The directory is in use or not empty.
+    ExternalError
+        PyTorch is missing.
     """
     if not jobs:
         raise InputError("expected at least one job to run, found none")
@@ -129,10 +131,12 @@ def run(
         objective=objective,
         memory_margin=memory_margin,
         search_work=search_work,
-        origin=time.time(),
+        origin=0.0,
     )
     place = RunDirectory(directory)
     place.check(request)
+    load_engine()  # before the clock starts: what it takes is no job's start-up
+    request = replace(request, origin=time.time())
     with place.locked():
         place.begin(request)
         return _Session(place, request).drive(watch)
@@ -150,6 +154,7 @@ def resume(directory: Path, *, watch: Watcher | None = None) -> RunReport:
     """
     place = RunDirectory(directory)
     request = place.request()
+    load_engine()
     with place.locked():
         return _Session(place, request).drive(watch)
 

@@ -28,6 +28,7 @@ from typing import Final
 from ignite_scheduler.errors import ConflictError, DocumentError, InputError, NotFoundError
 from ignite_scheduler.formats.codec import coding
 from ignite_scheduler.model import Cluster, Job, Profile
+from ignite_scheduler.planner import Objective
 
 SCHEMA: Final = "ignite/run/v1"
 _LONGEST: Final = 80  # bytes of a name that becomes part of a path; file systems allow 255
@@ -79,7 +80,7 @@ class Request:
     jobs: tuple[Asked, ...]
     cluster: Cluster
     policy: str
-    objective: str
+    objective: Objective
     memory_margin: float
     search_work: int
     origin: float

@@ -149,9 +149,10 @@ def read_metrics(directory: Path, attempts: Sequence[Attempt]) -> Measured:
     """What ``metrics.jsonl`` says of the job; of a step that was done again only the last time counts there."""
     lines = list(_lines(directory / "metrics.jsonl"))
     counted: set[int] = set()
-    for attempt, following in zip(attempts, [*attempts[1:], None], strict=True):
+    for number, attempt in enumerate(attempts, start=1):
         if plan_of(attempt) == plan_of(attempts[-1]):
-            end = lines[-1]["step"] if following is None and lines else int(following.saved if following else 0)
+            is_last = number == len(attempts)
+            end = max((line["step"] for line in lines), default=0) if is_last else int(attempts[number].saved)
             counted.update(range(int(attempt.saved) + WARM_UP + 1, end + 1))
     steps = [line["step_s"] for line in lines if line["step"] in counted]
     return Measured(

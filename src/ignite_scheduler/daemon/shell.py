@@ -16,6 +16,7 @@ same.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, Literal, assert_never
@@ -90,11 +91,11 @@ class Shell:
             last_at=0.0 if recovery is None else recovery.last_at,
         )
         self._inbox: asyncio.Queue[Event | Exception] = asyncio.Queue()
-        self._arrivals: list[asyncio.TimerHandle] = []
+        self._arrivals: deque[JobSubmitted] = deque()  # soonest first; equal times in the order given
+        self._next_arrival: asyncio.TimerHandle | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._searches: set[asyncio.Task[None]] = set()
         self._interrupts = 0
-        self._due_arrivals = 0
 
     async def run(self, arrivals: Sequence[JobSubmitted] = ()) -> Outcome:
         """Feed ``arrivals`` at their times and all that follows from them, until nothing is left to do.
@@ -105,8 +106,8 @@ class Shell:
         """
         try:
             self._resume()
-            for event in arrivals:
-                self._announce(event)
+            self._arrivals.extend(sorted(arrivals, key=lambda event: event.at))
+            self._arrive()
             return await self._rounds()
         finally:
             self._withdraw()
@@ -164,7 +165,7 @@ class Shell:
 
         With every job settled a timer of the core is no reason to wait for.
         """
-        if self._due_arrivals or self._searches or not self._inbox.empty() or self._executor.running():
+        if self._arrivals or self._searches or not self._inbox.empty() or self._executor.running():
             return False
         return self._settled() or not self._timers
 
@@ -177,26 +178,26 @@ class Shell:
             self._dispatch(plan)
         self._observe()
 
-    def _announce(self, event: JobSubmitted) -> None:
-        self._due_arrivals += 1
-        self._arrivals.append(self._later(event.at, lambda: self._arrive(event)))
-
-    def _arrive(self, event: JobSubmitted) -> None:
-        self._due_arrivals -= 1
-        self._inbox.put_nowait(replace(event, at=self._clock.now()))
+    def _arrive(self) -> None:
+        """Hand in the submissions that are due and wait for the next one."""
+        now = self._clock.now()
+        while self._arrivals and self._arrivals[0].at <= now:
+            self._inbox.put_nowait(replace(self._arrivals.popleft(), at=now))
+        if self._arrivals:
+            self._next_arrival = self._later(self._arrivals[0].at, self._arrive)
 
     def _later(self, at: float, action: Callable[[], None]) -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(max(0.0, at - self._clock.now()), action)
 
     def _withdraw(self) -> None:
         """Call off what has not happened yet: arrivals, timers, searches. The journal still knows of the last two."""
-        for handle in (*self._arrivals, *self._timers.values()):
-            handle.cancel()
+        for handle in (self._next_arrival, *self._timers.values()):
+            if handle is not None:
+                handle.cancel()
         for task in self._searches:
             task.cancel()
         self._arrivals.clear()
         self._timers.clear()
-        self._due_arrivals = 0
 
     def _dispatch(self, command: Command) -> None:
         if self._interrupts and not isinstance(command, StopGang):

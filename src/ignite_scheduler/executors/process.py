@@ -26,6 +26,7 @@ from ignite_scheduler.daemon.estimate import StepClock
 from ignite_scheduler.daemon.placement import on_devices
 from ignite_scheduler.daemon.ports import Clock, GangReport
 from ignite_scheduler.engine.gang import Gang
+from ignite_scheduler.engine.processes import fork, meeting_point
 from ignite_scheduler.engine.reports import Failed, Finished, Progressed, Report, Saved, Started, Stopped
 from ignite_scheduler.engine.saved import latest
 from ignite_scheduler.engine.specification import GangSpec, emulated
@@ -50,6 +51,27 @@ class Vitals:
     loss: float | None
     step: float | None
     remaining: float | None
+
+
+def load_engine() -> None:
+    """Bring up what all gangs of this process share and what takes seconds: PyTorch, and the server that forks ranks.
+
+    Raises
+    ------
+    ExternalError
+        PyTorch is not installed.
+    """
+    try:
+        meeting_point()
+    except ImportError as error:
+        raise ExternalError(f"training needs PyTorch ({error}): pip install 'ignite-scheduler[torch]'") from error
+    process, pipe = fork(_do_nothing, lambda pipe: (pipe,), "warm-up")
+    process.join()
+    pipe.close()
+
+
+def _do_nothing(_: object) -> None:
+    pass
 
 
 class ProcessExecutor:
@@ -193,6 +215,7 @@ class _Attempt:
         self._refusal = refusal
         self._progress_every = progress_every
         self._steps = StepClock()
+        self._pause = 0.0  # seconds of checkpoint for each step
         self._done = self._saved = int(command.saved)
         self._total = 0
         self._loss: float | None = None
@@ -201,14 +224,20 @@ class _Attempt:
 
     @property
     def vitals(self) -> Vitals:
+        pace = self._pace
         return Vitals(
             epoch=self.command.epoch,
             done=self._done,
             total=self._total,
             loss=self._loss,
             step=self._steps.step,
-            remaining=self._steps.remaining(self._total - self._done),
+            remaining=None if pace is None else (self._total - self._done) * pace,
         )
+
+    @property
+    def _pace(self) -> float | None:
+        """Seconds a step with its share of a checkpoint; None while estimating."""
+        return None if self._steps.step is None else self._steps.step + self._pause
 
     def stop(self, *, save: bool) -> None:
         if self._gang is not None:
@@ -232,7 +261,7 @@ class _Attempt:
 
     def _progress(self, now: float) -> Iterator[GangProgressed]:
         """Where the gang stands, if that was not told yet."""
-        present = (float(self._done), float(self._saved))
+        present, pace = (float(self._done), float(self._saved)), self._pace
         if present != self._told:
             self._told, self._told_at = present, now
             yield GangProgressed(
@@ -241,7 +270,7 @@ class _Attempt:
                 epoch=self.command.epoch,
                 done=self._done,
                 saved=self._saved,
-                rate=self._steps.rate,
+                rate=None if not pace else 1.0 / pace,
             )
 
     def _translate(self, report: Report, now: float) -> Iterator[GangReport]:
@@ -256,6 +285,7 @@ class _Attempt:
                 self._done, self._loss = report.done, report.loss
                 self._steps.add(report.step)
             case Saved():
+                self._pause = report.seconds / max(1, report.done - self._saved)
                 self._saved = report.done
             case Finished():
                 self.ended = True

@@ -163,7 +163,7 @@ def test_a_job_whose_devices_do_not_exist_stalls_the_run_instead_of_hanging() ->
     assert run.controller.job("L").state is State.WAITING
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.floats(0, 40), min_size=1, max_size=3), st.sampled_from(["fifo", "backfill"]))
 def test_crashes_at_any_moment_lose_no_job_and_run_none_twice(moments: list[float], policy: str) -> None:
     run = field_case()
@@ -178,7 +178,7 @@ def test_crashes_at_any_moment_lose_no_job_and_run_none_twice(moments: list[floa
     run.check_laws()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.floats(0, 35))
 def test_an_interrupt_at_any_moment_saves_and_the_rest_follows(moment: float) -> None:
     run = field_case()

@@ -39,8 +39,9 @@ def write(directory: Path, steps: dict[int, float], tail: str = "") -> None:
 
 
 def test_no_metrics_measure_nothing(tmp_path: Path) -> None:
-    measured = read_metrics(tmp_path, [attempt()])
-    assert (measured.step, measured.num_steps, measured.losses) == (None, 0, ())
+    for attempts in ([], [attempt()]):
+        measured = read_metrics(tmp_path, attempts)
+        assert (measured.step, measured.num_steps, measured.losses) == (None, 0, ())
 
 
 def test_the_warm_up_of_each_attempt_does_not_count(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ignite_scheduler.control.commands import PlanJob
@@ -82,6 +82,7 @@ def interrupt(live: Live) -> None:
     live.shell.interrupt()
 
 
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 30)), min_size=1, max_size=6))
 def test_all_jobs_arrive_on_time_and_finish_once_and_the_replay_law_holds(jobs: list[tuple[int, int]]) -> None:
     live = Live([submission(f"j{i}", at=at, work=work) for i, (at, work) in enumerate(jobs)], startup=0.3)
@@ -192,6 +193,7 @@ def test_a_second_interrupt_kills_and_the_run_can_still_be_continued() -> None:
     assert again.events(GangFinished)[0].epoch == 2
 
 
+@settings(max_examples=30)
 @given(st.floats(0, 60), st.floats(0, 60))
 def test_a_crash_at_any_moment_loses_no_job_and_runs_none_twice_at_once(first: float, second: float) -> None:
     class PowerCutError(Exception):
