@@ -84,9 +84,8 @@ def _layer_times(measured: Measured, index: int, size: int) -> LayerTimes:
     if inputs + weights == 0:
         return LayerTimes(forward=forward, backward=backward)
     of_inputs = backward * inputs / (inputs + weights)
-    return LayerTimes(
-        forward=forward, backward=backward, input_backward=of_inputs, weight_backward=backward - of_inputs
-    )
+    of_weights = max(0.0, backward - of_inputs)  # rounding may leave a hair below 0, which no reader takes
+    return LayerTimes(forward=forward, backward=backward, input_backward=of_inputs, weight_backward=of_weights)
 
 
 def _net_medians(measured: Measured, size: int) -> list[tuple[float, float]]:
