@@ -62,6 +62,7 @@ class TimelineShape(Shape):
     job: Text | None = None
     schedule: list[Text] = Field(default_factory=list)
     devices: list[RowDeviceShape] = Field(default_factory=list)
+    links_emulated: bool = False
     steps: list[StepShape]
 
 
