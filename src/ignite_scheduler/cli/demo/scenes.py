@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final
 
 from ignite_scheduler import api
-from ignite_scheduler.cli import exits
 from ignite_scheduler.cli.live import watching
 from ignite_scheduler.cli.output import console, seconds, show
 from ignite_scheduler.cli.plan_table import bottleneck_text, proof_text, short_form, stage_table
@@ -199,5 +198,3 @@ def simulate_same(
 
 def _title(text: str) -> None:
     show("", f"[bold reverse] {text} [/]", "")
-    if not console().is_terminal:
-        exits.say(text)
