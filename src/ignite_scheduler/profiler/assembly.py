@@ -151,6 +151,7 @@ def _provenance(measured: Measured, request: Request, date: str) -> dict[str, An
             measured.saved_bytes_whole / max(1.0, sum(sizes.activation_bytes for sizes in measured.sizes))
         ),
         "action_overhead_s": {"forward": measured.action_overhead[0], "backward": measured.action_overhead[1]},
+        "updates": "gradient norm and one optimizer step; medians",
         "flops": "matrix products, convolutions and attention only",
     }
 

@@ -1,4 +1,4 @@
-"""Seconds that an optimizer's update of a layer takes."""
+"""Seconds that a layer takes at the end of a step, as the engine does it: the norm of its gradient, then its update."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from ignite_scheduler.engine.optimization import make_optimizer
+from ignite_scheduler.engine.optimization import make_optimizer, squared_norm
 from ignite_scheduler.model import Optimizer
 from ignite_scheduler.profiler.passes import Clock
 
@@ -21,7 +21,7 @@ _LONG: Final = 0.5
 
 
 def update_seconds(parameters: Sequence[Tensor], name: str, clock: Clock) -> float:
-    """Median seconds of one update of these parameters, which must have gradients; their values stay as they are."""
+    """Median seconds of the gradient norm and one update of these parameters; their values stay as they are."""
     held = [parameter for parameter in parameters if parameter.grad is not None]
     optimizer = make_optimizer(held, Optimizer(name=name, lr=0.0, options={"weight_decay": 0.0}))
     if optimizer is None:
@@ -31,6 +31,7 @@ def update_seconds(parameters: Sequence[Tensor], name: str, clock: Clock) -> flo
     started = time.perf_counter()
     while len(seconds) < _REPEATS and (len(seconds) < 3 or time.perf_counter() - started < _LONG):
         start = clock()
+        squared_norm(held)
         optimizer.step()
         seconds.append(clock() - start)
     return statistics.median(seconds)
