@@ -281,7 +281,7 @@ class _Choice:
                 f"the profile has no times in {precision}: its {self.profile.precision} times are used, bytes converted"
             )
         num_stages, count = len(stages), len(self.assignment.microbatches)
-        if num_stages > 1 and count < 4 * num_stages:
+        if self.job.batch.micro is not None and num_stages > 1 and count < 4 * num_stages:
             warnings.append(
                 f"{count} microbatches for {num_stages} stages leave much idle time: "
                 f"{4 * num_stages} or more would cut the bubble"
