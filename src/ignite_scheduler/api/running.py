@@ -192,9 +192,10 @@ def resume(directory: str | Path, *, watch: Callable[[Snapshot], None] | None = 
         Another process drives it.
     """
     from ignite_scheduler import wiring
+    from ignite_scheduler.daemon.directory import RunDirectory
 
     report = wiring.resume(Path(directory), watch=watch)
-    return Ran(report=report, cluster=load_cluster(Path(directory) / "cluster.json"))
+    return Ran(report=report, cluster=RunDirectory(Path(directory)).request().cluster)
 
 
 def new_directory(jobs: Sequence[Job]) -> Path:

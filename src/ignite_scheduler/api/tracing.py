@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ignite_scheduler.api.planned import Planned
 from ignite_scheduler.errors import InputError, NotFoundError
 from ignite_scheduler.formats.timeline import StepTimes, TimelineRecord
-from ignite_scheduler.model import Plan
+
+if TYPE_CHECKING:
+    from ignite_scheduler.daemon.directory import Asked
+    from ignite_scheduler.model import Cluster
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,44 +68,38 @@ def trace(run: str | Path, *, job: str | None = None) -> Traced:
     from ignite_scheduler.formats import load_plan, load_timeline
     from ignite_scheduler.formats.run_files import PLAN_FILE, TIMELINE_FILE
 
-    folder = _job_folder(Path(run), job)
+    folder, asked, cluster = _find(Path(run), job)
     if not (folder / TIMELINE_FILE).is_file():
         raise NotFoundError(f"no measured steps in {folder}: expected {folder / TIMELINE_FILE}, as a run leaves it")
     measured = load_timeline(folder / TIMELINE_FILE)
     if not measured.steps:
         raise NotFoundError(f"no measured steps in {folder / TIMELINE_FILE}")
     plan = load_plan(folder / PLAN_FILE)
-    return Traced(job=plan.job, planned=_planned(folder, plan), measured=measured)
+    planned = None
+    if asked is not None and cluster is not None:
+        planned = Planned(answer=plan, job=asked.job, profile=asked.profile, cluster=cluster).to_timeline()
+    return Traced(job=plan.job, planned=planned, measured=measured)
 
 
-def _planned(folder: Path, plan: Plan) -> TimelineRecord | None:
-    from ignite_scheduler.formats import load_cluster, load_job, load_profile
+def _find(run: Path, job: str | None) -> tuple[Path, Asked | None, Cluster | None]:
+    """The folder of the job, and what the run was asked about it (None where the folder stands alone)."""
+    from ignite_scheduler.daemon.directory import RunDirectory
 
-    files = folder / "job.json", folder / "profile.json", folder.parent.parent / "cluster.json"
-    if not all(file.is_file() for file in files):
-        return None
-    planned = Planned(
-        answer=plan, job=load_job(files[0]), profile=load_profile(files[1]), cluster=load_cluster(files[2])
-    )
-    return planned.to_timeline()
-
-
-def _job_folder(run: Path, job: str | None) -> Path:
     if not run.is_dir():
         raise NotFoundError(f"no run in {run}: there is no such folder")
-    if not (run / "jobs").is_dir():
-        return run
-    names = {_name(folder): folder for folder in sorted((run / "jobs").iterdir()) if folder.is_dir()}
-    if job is None and len(names) == 1:
-        return next(iter(names.values()))
-    if job is None:
-        raise InputError(f"the run in {run} has several jobs; name one of {', '.join(names)}")
-    if job not in names:
-        raise NotFoundError(f"no job {job!r} in the run in {run}; there are: {', '.join(names)}")
-    return names[job]
-
-
-def _name(folder: Path) -> str:
-    from ignite_scheduler.formats import load_job
-
-    return load_job(folder / "job.json").name if (folder / "job.json").is_file() else folder.name
+    folder = run.resolve()
+    inside = folder.parent.name == "jobs" and not (folder / "jobs").is_dir()
+    root = RunDirectory(folder.parent.parent if inside else folder)
+    if not (root.root / "run.json").is_file():
+        return run, None, None
+    request = root.request()
+    by_name = {asked.job.name: asked for asked in request.jobs}
+    if inside:
+        asked = next((asked for name, asked in by_name.items() if root.job(name) == folder), None)
+        return run, asked, request.cluster
+    if job is None and len(by_name) > 1:
+        raise InputError(f"the run in {run} has several jobs; name one of {', '.join(by_name)}")
+    name = job if job is not None else next(iter(by_name))
+    if name not in by_name:
+        raise NotFoundError(f"no job {name!r} in the run in {run}; there are: {', '.join(by_name)}")
+    return root.job(name), by_name[name], request.cluster

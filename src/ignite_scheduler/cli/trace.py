@@ -31,7 +31,7 @@ def command(*, run: Path, job: str | None, out: Path | None, svg: Path | None) -
     check_places(out, svg)
     traced = api.trace(run, job=job)
     if traced.planned is None:
-        exits.say("warning: no job.json, profile.json and cluster.json beside the run, so the planned step is left out")
+        exits.say("warning: no run.json above this folder, so the planned step is left out")
     if svg is not None:
         write_text(svg, traced.to_svg())
         exits.say(f"planned and measured step: {svg}")
