@@ -17,7 +17,6 @@ from ignite_scheduler.formats.plan import (
     plan_document,
 )
 from ignite_scheduler.formats.profile import load_profile, parse_profile, profile_document
-from ignite_scheduler.formats.report import JobRow, PolicyFigures, jobs_csv, report_document
 from ignite_scheduler.formats.schemas import SCHEMA_NAMES, schema
 from ignite_scheduler.formats.timeline import (
     StepTimes,
@@ -31,8 +30,6 @@ from ignite_scheduler.formats.workload import TableJob, WorkloadJob, load_worklo
 __all__ = [
     "CATALOGUE",
     "SCHEMA_NAMES",
-    "JobRow",
-    "PolicyFigures",
     "StepTimes",
     "TableJob",
     "TimelineRecord",
@@ -42,7 +39,6 @@ __all__ = [
     "cluster_document",
     "infeasible_document",
     "job_document",
-    "jobs_csv",
     "json_text",
     "load_answer",
     "load_cluster",
@@ -59,7 +55,6 @@ __all__ = [
     "plan_document",
     "planned_document",
     "profile_document",
-    "report_document",
     "schema",
     "workload_text",
     "write_json",

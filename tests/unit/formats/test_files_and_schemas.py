@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from ignite_scheduler.control.events import ClusterObserved, GangFailed, TimerFired
+from ignite_scheduler.control.events import TimerFired
 from ignite_scheduler.errors import ConflictError, DocumentError, ExternalError, InputError, InvariantError
 from ignite_scheduler.formats import SCHEMA_NAMES, schema, write_json, write_text, yaml_text
 from ignite_scheduler.formats.codec import coding
 from ignite_scheduler.formats.journal import JOURNAL_CODEC
-from ignite_scheduler.formats.run_files import event_line, load_events, load_metrics
-from ignite_scheduler.formats.source import parse_yaml
+from ignite_scheduler.formats.shapes.check import check
+from ignite_scheduler.formats.shapes.timeline import MetricsShape
+from ignite_scheduler.formats.source import Source, parse_yaml
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
@@ -92,35 +93,11 @@ def test_importing_formats_imports_nothing_heavy() -> None:
     assert said.strip() == "set()"
 
 
-METRICS = '{"step": 1, "loss": 2.5, "grad_norm": 1.0, "step_s": 0.5, "samples_per_s": 16.0}\n'
-
-
-def test_metrics_read_back_and_a_torn_last_line_is_dropped(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    path.write_text(METRICS + METRICS.replace('"step": 1', '"step": 2').replace("2.5", "null") + '{"step": 3, "lo')
-    first, second = load_metrics(path)
-    assert (first.step_index, first.loss, first.step) == (1, 2.5, 0.5)
-    assert (second.step_index, second.loss) == (2, None)
-
-
-def test_a_wrong_line_of_metrics_has_its_number(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    path.write_text(METRICS + '{"step": 2}\n')
-    with pytest.raises(DocumentError) as caught:
-        load_metrics(path)
-    assert (caught.value.line, caught.value.field) == (2, "step_s")
-
-
-def test_events_of_a_run_read_back(tmp_path: Path) -> None:
-    events = (
-        TimerFired(at=1.5, timer_id="round"),
-        GangFailed(at=2.0, job_id="a", epoch=1, saved=3.0, reason="line\nend \x85", device=None),
-        ClusterObserved(at=3.0, gangs=(("a", 1),)),
-    )
-    path = tmp_path / "events.jsonl"
-    path.write_text("".join(map(event_line, events)), encoding="utf-8")
-    assert load_events(path) == events
-    assert json.loads(path.read_text().split("\n")[0])["at_s"] == 1.5
+def test_a_line_of_metrics_fits_its_shape() -> None:
+    line = {"step": 1, "loss": 2.5, "grad_norm": None, "step_s": 0.5, "samples_per_s": 16.0, "held_loss": 2.0}
+    assert check(MetricsShape, Source(data=line)).step_s == 0.5
+    with pytest.raises(DocumentError, match="step_s"):
+        check(MetricsShape, Source(data=line | {"step_s": -1}))
 
 
 def test_a_journal_of_another_version_is_refused() -> None:

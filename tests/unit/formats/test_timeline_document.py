@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,7 @@ def test_things_on_one_thread_do_not_overlap() -> None:
         threads.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["ts"] + event["dur"]))
     for spans in threads.values():
         spans.sort()
-        assert all(end <= start + 1e-6 for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+        assert all(end <= start + 1e-6 for (_, end), (start, _) in pairwise(spans))
 
 
 def test_measured_steps_follow_one_another_in_microseconds() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from ignite_scheduler.formats.shapes.fields import Count, CountFromOne, NotNegative, Number, Shape, Text
 
@@ -69,10 +69,9 @@ class TimelineShape(Shape):
 class MetricsShape(Shape):
     """A line of ``metrics.jsonl``: one training step. A figure that is not finite is null."""
 
-    model_config = ConfigDict(extra="allow")
-
     step: CountFromOne
     loss: Number | None = None
     grad_norm: Number | None = None
+    held_loss: Number | None = None
     step_s: NotNegative
     samples_per_s: NotNegative | None = None
