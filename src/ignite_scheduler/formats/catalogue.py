@@ -55,6 +55,7 @@ _A100_80: Final = "A100 Tensor Core GPU data sheet (80 GB)"
 _V100: Final = "V100 Tensor Core GPU data sheet"
 _P100: Final = "Tesla P100 data sheet"
 _H100: Final = "H100 Tensor Core GPU data sheet"
+_H200: Final = "H200 Tensor Core GPU data sheet"
 
 # A name without a form factor takes, of the forms on the sheet, the lower figure, and no power where the forms differ.
 CATALOGUE: Final[Mapping[str, Kind]] = {
@@ -83,7 +84,9 @@ CATALOGUE: Final[Mapping[str, Kind]] = {
     "H100-80GB": _nvidia(80, 51, 756, 2000, None, _HOPPER, _H100),
     "H100-SXM5-80GB": _nvidia(80, 67, 989, 3350, 700, _HOPPER, _H100),
     "H100-PCIE-80GB": _nvidia(80, 51, 756, 2000, 350, _HOPPER, _H100),
-    "H200": _nvidia(141, 67, 989, 4800, 700, _HOPPER, "H200 Tensor Core GPU data sheet"),
+    "H200": _nvidia(141, 60, 835, 4800, None, _HOPPER, _H200),
+    "H200-SXM": _nvidia(141, 67, 989, 4800, 700, _HOPPER, _H200),
+    "H200-NVL": _nvidia(141, 60, 835, 4800, 600, _HOPPER, _H200),
 }
 
 RESERVE_SHARE: Final = 0.05
