@@ -26,7 +26,6 @@ candidates that still fit.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final, assert_never
 
@@ -235,9 +234,16 @@ class Controller:
         record = self.ledger.put(record, planning=record.planning + 1, planned_version=inventory.version)
         self._commands.append(PlanJob(job_id=record.job_id, planning=record.planning, device_ids=inventory.present()))
 
-    def _job_planned(self, event: JobPlanned) -> None:
+    def _answered(self, event: JobPlanned | JobRefused) -> JobRecord | None:
+        """The job's record if this is the first answer to its last planning."""
         record = self.ledger.jobs.get(event.job_id)
-        if record is None or record.planning != event.planning or record.state in FINAL:
+        if record is None or event.planning != record.planning or record.answered == event.planning:
+            return None
+        return None if record.state in FINAL else self.ledger.put(record, answered=event.planning)
+
+    def _job_planned(self, event: JobPlanned) -> None:
+        record = self._answered(event)
+        if record is None:
             return
         candidates = tuple(each for each in event.candidates if self.ledger.inventory.knows(each))
         if record.state is State.SUBMITTED:
@@ -260,8 +266,8 @@ class Controller:
             self._unpromised.append(record.job_id)
 
     def _job_refused(self, event: JobRefused) -> None:
-        record = self.ledger.jobs.get(event.job_id)
-        if record is None or record.planning != event.planning or record.state in FINAL:
+        record = self._answered(event)
+        if record is None:
             return
         reason = Reason(code=event.reason.code, text=event.reason.text)
         if record.state is State.SUBMITTED and not self.ledger.inventory.out:
@@ -376,7 +382,7 @@ class Controller:
             return
         gang = replace(record.gang, stop_cause=cause, commanded_at=at, missing_since=None)
         record = self.ledger.put(record, state=State.STOPPING, gang=gang)
-        self.ledger.expect_end(record, at)
+        self.ledger.expect_stop(record, at)
         self._commands.append(StopGang(job_id=record.job_id, epoch=record.epoch, save=cause != "lost", cause=cause))
 
     # -- devices ------------------------------------------------------------------------------------------------------
@@ -391,7 +397,9 @@ class Controller:
             gang = record.gang
             if gang is None:
                 raise InvariantError(f"job {job_id!r} holds devices without a gang")
-            if all(device_id in inventory.out for device_id in gang.device_ids):
+            lost = gang.lost.union(device_ids).intersection(gang.device_ids)
+            record = self.ledger.put(record, gang=replace(gang, lost=lost))
+            if len(lost) == len(gang.device_ids):
                 self._ended(record, at, record.saved)
             else:
                 self._stop(record, "lost", at)
@@ -489,7 +497,7 @@ class Controller:
 
     def _round(self, at: float) -> None:
         ledger = self.ledger
-        decision = ask(self.policy, ledger.view(at, self.decision.memory), ledger.queued, self._stoppable())
+        decision = ask(self.policy, ledger.view(at, self.decision.memory), ledger.queued)
         self.decision = decision
         self._last_round = at
         for job_id in decision.stops:
@@ -514,13 +522,6 @@ class Controller:
             self._commands.append(SetTimer(timer_id=WAKE_TIMER, at=decision.wake_at))
         if self._unpromised:
             self._promise(at)
-
-    def _stoppable(self) -> Iterator[str]:
-        """Ids of the jobs that a policy may stop."""
-        for job_id in self.ledger.running:
-            record = self.ledger.jobs[job_id]
-            if record.state is not State.STOPPING and record.spec.terms.preemptible:
-                yield job_id
 
     def _promise(self, at: float) -> None:
         foretold = forecast(self, at)

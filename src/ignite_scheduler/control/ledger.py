@@ -149,6 +149,7 @@ class Ledger:
             needs=self.inventory.needs_of_devices(device_ids),
             option=option,
             terms=record.spec.terms,
+            stoppable=record.spec.terms.preemptible,
         )
         insort(self.releases, (end, record.job_id))
         return record
@@ -160,6 +161,11 @@ class Ledger:
             del self.releases[bisect_left(self.releases, (job.end, record.job_id))]
             insort(self.releases, (end, record.job_id))
             self.running[record.job_id] = replace(job, end=end)
+
+    def expect_stop(self, record: JobRecord, at: float) -> None:
+        """Note that the job has been told to end."""
+        self.expect_end(record, at)
+        self.running[record.job_id] = replace(self.running[record.job_id], stoppable=False)
 
     def vacate(self, record: JobRecord) -> None:
         """Take the devices of the job's gang back."""

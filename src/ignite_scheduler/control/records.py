@@ -19,7 +19,8 @@ class Gang:
     """The devices of one attempt.
 
     ``commanded_at`` is the time of the last command about it (start or stop), ``started_at`` when its processes were
-    up, ``missing_since`` when a listing of what really runs first lacked it.
+    up, ``lost`` are those of its devices that went away under it (its processes there are dead, even if the device is
+    back), ``missing_since`` when a listing of what really runs first lacked it.
     """
 
     candidate: Candidate
@@ -27,6 +28,7 @@ class Gang:
     commanded_at: float
     started_at: float | None = None
     missing_since: float | None = None
+    lost: frozenset[str] = frozenset()
     stop_cause: StopCause | None = None
 
 
@@ -34,17 +36,18 @@ class Gang:
 class JobRecord:
     """One job.
 
-    ``spec`` is the submission. ``planning`` counts the plannings asked for, ``planned_version`` is the version of the
-    device set that the last one was asked for. ``epoch`` is the number of its last gang (0 before the first),
-    ``gang`` that gang while it holds devices. ``done`` and ``saved`` are units of work: finished, and finished in a
-    whole checkpoint. ``failures`` counts attempts that failed by the job's own fault. ``reason`` says why it waits or
-    how it ended; ``rejection`` why it was never admitted.
+    ``spec`` is the submission. ``planning`` counts the plannings asked for, ``answered`` is the last one that was
+    answered, ``planned_version`` is the version of the device set that the last one was asked for. ``epoch`` is the
+    number of its last gang (0 before the first), ``gang`` that gang while it holds devices. ``done`` and ``saved``
+    are units of work: finished, and finished in a whole checkpoint. ``failures`` counts attempts that failed by the
+    job's own fault. ``reason`` says why it waits or how it ended; ``rejection`` why it was never admitted.
     """
 
     spec: JobSubmitted
     serial: int
     state: State = State.SUBMITTED
     planning: int = 0
+    answered: int = 0
     planned_version: int = 0
     candidates: tuple[Candidate, ...] = ()
     epoch: int = 0

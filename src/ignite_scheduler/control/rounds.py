@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from ignite_scheduler.errors import InvariantError
 from ignite_scheduler.policy.view import Decision, Policy, QueuedJob, View, fits, take
 
 
-def ask(policy: Policy, view: View, queued: Mapping[str, QueuedJob], stoppable: Iterable[str]) -> Decision:
-    """The policy's decision, sure to be possible. ``stoppable`` are the ids of jobs that it may stop.
+def ask(policy: Policy, view: View, queued: Mapping[str, QueuedJob]) -> Decision:
+    """The policy's decision, sure to be possible. ``queued`` are the jobs of the queue by id.
 
     Raises
     ------
@@ -40,11 +40,11 @@ def ask(policy: Policy, view: View, queued: Mapping[str, QueuedJob], stoppable: 
             )
         take(start.option.needs, free)
         seen.add(start.job_id)
-    allowed = set(stoppable) if decision.stops else set()
-    for job_id in decision.stops:
-        if job_id not in allowed:
+    for index, job_id in enumerate(decision.stops):
+        running = view.running.get(job_id)
+        if running is None or not running.stoppable or job_id in decision.stops[:index]:
             raise InvariantError(
-                f"policy {policy.name!r} wants to stop {job_id!r}, which does not run or may not be stopped"
+                f"policy {policy.name!r} wants to stop {job_id!r}, which does not run, may not be preempted or is being"
+                " stopped already"
             )
-        allowed.discard(job_id)
     return decision

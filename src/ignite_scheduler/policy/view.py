@@ -65,7 +65,10 @@ class QueuedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningJob:
-    """A job that holds devices; ``end`` is when it is expected to give them back."""
+    """A job that holds devices; ``end`` is when it is expected to give them back.
+
+    ``stoppable``: it may be preempted, and is not being stopped already.
+    """
 
     job_id: str
     started: float
@@ -73,6 +76,7 @@ class RunningJob:
     needs: Needs
     option: Option
     terms: QueueTerms
+    stoppable: bool
 
 
 class JobQueue:
