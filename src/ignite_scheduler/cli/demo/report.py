@@ -160,6 +160,6 @@ def _plan_text(demo: Demo, name: str) -> str:
         f"step {seconds(answer.predicted.step)}, bubble {percent(answer.predicted.bubble_fraction)}, "
         f"bottleneck {bottleneck_text(answer)}",
         proof_text(answer),
-        *(f"without {unused.device}: {unused.reason}" for unused in answer.unused),
+        *(f"left out {unused.device}: {unused.reason}" for unused in answer.unused),
     ]
     return f"<h3>{html.escape(name)}</h3>" + "".join(f"<p>{html.escape(line)}</p>" for line in lines)

@@ -159,7 +159,7 @@ def plan_alone(job: Job, cluster: Cluster, profile: Profile) -> api.Planned:
     plan = planned.answer
     show(f"[bold]{job.name}[/]  {short_form(plan)}", "", stage_table(plan))
     show("", f"step {seconds(plan.predicted.step)}, bottleneck {bottleneck_text(plan)}; {proof_text(plan)}")
-    show(*(f"  • without {unused.device}: {unused.reason}" for unused in plan.unused), "")
+    show(*(f"  • left out {unused.device}: {unused.reason}" for unused in plan.unused), "")
     return planned
 
 
