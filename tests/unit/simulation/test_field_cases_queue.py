@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from queue_jobs import MINUTE, cluster, ends, starts, table_job
 
 from ignite_scheduler.policy import POLICIES, make_policy
 from ignite_scheduler.simulation import simulate
+from queue_jobs import MINUTE, cluster, ends, starts, table_job
 
 FOUR = cluster({"n": {"V": 4}})
 ALL_POLICIES = sorted(POLICIES)
