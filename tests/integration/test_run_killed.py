@@ -21,6 +21,7 @@ from ignite_scheduler.control.events import GangFinished, GangStarted, JobSubmit
 from ignite_scheduler.daemon.ports import Record
 from ignite_scheduler.daemon.report import bars
 from ignite_scheduler.daemon.story import Chronicle
+from ignite_scheduler.executors import orphans
 from ignite_scheduler.store import SqlJournal
 from live_waiting import processes_marked, wait_until
 
@@ -155,4 +156,21 @@ def test_kills_at_random_moments(tmp_path: Path, drivers: Drivers, seed: int) ->
         driver.check_no_orphans()
     last = drivers.start("resume", tmp_path / "run")
     assert set(last.last_line()["states"].values()) == {"finished"}
+    check_whole(tmp_path / "run")
+
+
+def test_a_rank_that_hangs_on_after_its_driver_died_is_ended_before_its_job_runs_again(
+    tmp_path: Path, drivers: Drivers
+) -> None:
+    first = drivers.start("run", tmp_path / "run")
+    first.until_done(20)
+    noted = tmp_path / "run" / "jobs" / "a" / "attempts" / "0001" / orphans.FILE
+    frozen = int(next(iter(json.loads(noted.read_text()))))
+    os.kill(frozen, signal.SIGSTOP)
+    first.kill()
+    assert frozen in processes_marked(first.mark)
+
+    second = drivers.start("resume", tmp_path / "run")
+    assert set(second.last_line()["states"].values()) == {"finished"}
+    first.check_no_orphans()
     check_whole(tmp_path / "run")
