@@ -8,6 +8,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,14 @@ def test_every_rule_resumes_bit_equal_from_a_periodic_checkpoint(rule: str, run:
     spec = make_spec(job, make_plan(job, [5], [4, 4]), tmp_path, resume=folder / "step-000004", epoch=2)
     list(run(spec).wait(60))
     assert [line["loss"] for line in metrics(tmp_path)] == before
+    early = job.__class__(
+        **{f: getattr(job, f) for f in job.__slots__} | {"checkpoint": Checkpointing(every=1, keep=1)}
+    )
+    gang = run(make_spec(early, spec.plan, tmp_path, resume=folder / "step-000004", epoch=3))
+    until(gang, Saved)
+    gang.kill()
+    list(gang.wait(30))
+    assert latest(tmp_path) in set(folder.iterdir()), "a checkpoint of an abandoned future does not push out a new one"
 
 
 def test_running_statistics_survive_a_resume(run: Any, tmp_path: Path) -> None:
@@ -212,14 +221,15 @@ def test_a_killed_rank_is_named_and_the_others_end(victim: int, run: Any, tmp_pa
 def test_a_frozen_rank_is_given_up_on(run: Any, tmp_path: Path) -> None:
     job = make_job(steps=LONG)
     spec = make_spec(job, make_plan(job, [3, 2], [4, 4]), tmp_path)
-    gang = run(GangSpec(**{f: getattr(spec, f) for f in spec.__slots__} | {"timeout": 3.0}))
+    gang = run(replace(spec, timeout=3.0))
     started = until(gang, Started)[0]
     assert isinstance(started, Started)
     until(gang, Progressed)
     os.kill(started.process_ids[1], signal.SIGSTOP)
     ending = until(gang, Failed, 30)[-1]
     assert isinstance(ending, Failed)
-    assert ending.fault == "device"
+    assert (ending.rank, ending.fault) == (1, "device")
+    assert "rank 1 on rank-1: fell silent, says rank 0" in ending.reason
     assert not any(alive(process_id) for process_id in started.process_ids)
 
 
@@ -256,7 +266,7 @@ def test_wrong_settings_fail_with_one_clear_sentence(
 ) -> None:
     good = make_job("field_models:branching", steps=LONG)
     plan = make_plan(good, [2, 2], [4, 4])
-    job = type(good)(**{f: getattr(good, f) for f in good.__slots__} | change)
+    job = replace(good, **change)
     ending = list(run(make_spec(job, plan, tmp_path)).wait(60))[-1]
     assert isinstance(ending, Failed)
     assert ending.fault == "job"
@@ -266,10 +276,7 @@ def test_wrong_settings_fail_with_one_clear_sentence(
 
 def test_a_device_that_is_too_small_fails_by_name(run: Any, tmp_path: Path) -> None:
     job = make_job(args={"width": 1500, "depth": 3}, data="field_models:rows", steps=LONG)
-    job = type(job)(
-        **{f: getattr(job, f) for f in job.__slots__}
-        | {"data": Reference(module="field_models:rows", args={"width": 1500})}
-    )
+    job = replace(job, data=Reference(module="field_models:rows", args={"width": 1500}))
     devices = (RankDevice(id="rank-0"), RankDevice(id="rank-1", memory=1e6))
     ending = list(run(make_spec(job, make_plan(job, [2, 2], [4, 4]), tmp_path, devices=devices)).wait(60))[-1]
     assert isinstance(ending, Failed)

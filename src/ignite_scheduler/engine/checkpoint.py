@@ -69,7 +69,7 @@ def save(folder: Path, rule: Rule, *, step: int, keep: int, facts: dict[str, Any
         shutil.rmtree(final, ignore_errors=True)
         writing.rename(final)
         _point_to(folder, final)
-        _prune(folder, keep)
+        _prune(folder, step, keep)
     return final
 
 
@@ -89,10 +89,13 @@ def _point_to(folder: Path, checkpoint: Path) -> None:
     writing.replace(folder / LATEST)
 
 
-def _prune(folder: Path, keep: int) -> None:
-    whole = sorted(path for path in folder.glob("step-*") if path.is_dir())
-    for old in whole[: -max(1, keep)]:
-        shutil.rmtree(old, ignore_errors=True)
+def _prune(folder: Path, step: int, keep: int) -> None:
+    """Drop later checkpoints, which a resumed run has left behind, and all but the newest ``keep``."""
+    whole = {int(path.name.removeprefix("step-")): path for path in folder.glob("step-*") if path.is_dir()}
+    kept = sorted(number for number in whole if number <= step)[-max(1, keep) :]
+    for number, path in whole.items():
+        if number not in kept:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def load(checkpoint: Path, rule: Rule) -> int:

@@ -156,13 +156,15 @@ class Executor:
             if index == self._last:
                 outputs = (self._take_loss(outputs, batch, k, rows),)
         self.intervals.append(Interval(action, self._row, span.start, span.end))
-        self._kept[index, k] = _Kept(inputs=inputs, outputs=outputs)
+        if torch.is_grad_enabled():
+            self._kept[index, k] = _Kept(inputs=inputs, outputs=outputs)
         if index < self._last:
             *_, producer = stage.layers._modules
             self._transport.send(Message(index, index + 1, "F", k, batch.microbatches[k]), outputs, producer=producer)
 
     def _take_loss(self, outputs: Tensors, batch: Batch, k: int, rows: tuple[int, int]) -> Tensor:
         assert batch.targets is not None
+        outputs = tuple(t.float() if t.is_floating_point() and t.element_size() < 4 else t for t in outputs)
         output = outputs[0] if len(outputs) == 1 else outputs
         loss = self._loss(output, batch.targets[slice(*rows)]) / batch.total  # type: ignore[arg-type]
         self._losses[k] = loss.detach()

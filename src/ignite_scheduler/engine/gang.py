@@ -16,6 +16,7 @@ are killed.
 from __future__ import annotations
 
 import multiprocessing.connection
+import shutil
 import signal
 import threading
 import time
@@ -30,7 +31,7 @@ from ignite_scheduler.engine.processes import fork, meeting_point, new_scope
 from ignite_scheduler.engine.rank import Stop, Trouble, main
 from ignite_scheduler.engine.reports import Ending, Failed, Finished, Report, Saved, Started, Stopped
 from ignite_scheduler.engine.saved import saved_steps
-from ignite_scheduler.engine.specification import GangSpec
+from ignite_scheduler.engine.specification import WIRES, GangSpec
 
 _GRACE: Final = 0.7
 """Seconds from the first bad exit to the verdict; neighbours follow within 0.2 s."""
@@ -66,6 +67,7 @@ class Gang:
 
     def _launch(self) -> None:
         try:
+            self._clear_wires()
             port = meeting_point()
             for rank in range(len(self.spec.devices)):
                 process, pipe = fork(main, partial(self._arguments, rank, port), f"{self.spec.job.name} rank {rank}")
@@ -194,8 +196,11 @@ class Gang:
         for rank, code in enumerate(codes):
             if code and rank not in self._troubles:
                 return self._failed(rank, f"exited with status {code} without a word", "device")
-        rank, trouble = next(iter(self._troubles.items()))
-        return self._failed(rank, trouble.reason, "device")
+        witness, trouble = next(iter(self._troubles.items()))
+        suspects = [t.peer for t in self._troubles.values() if t.peer is not None and t.peer not in self._troubles]
+        if suspects:
+            return self._failed(suspects[0], f"fell silent, says rank {witness}: {trouble.reason}", "device")
+        return self._failed(witness, trouble.reason, "device")
 
     def _failed(self, rank: int, reason: str, fault: Literal["device", "job"], layer: str | None = None) -> Failed:
         device = self.spec.devices[rank].id
@@ -217,4 +222,9 @@ class Gang:
         for pipe in self._pipes:
             pipe.close()
         self._open.clear()
+        self._clear_wires()
         self._ending = ending
+
+    def _clear_wires(self) -> None:
+        """Forget until when shared wires were booked: an earlier boot's clock must not hold up this one's messages."""
+        shutil.rmtree(self.spec.directory / WIRES, ignore_errors=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import queue
+import signal
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -94,6 +96,7 @@ def _serve(rank: int, size: int, pipe: Connection, port: int, scope: str, timeou
     import torch.distributed as dist
     from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     logging.getLogger("torch.distributed").setLevel(logging.ERROR)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
@@ -101,12 +104,10 @@ def _serve(rank: int, size: int, pipe: Connection, port: int, scope: str, timeou
     store = PrefixStore(scope, TCPStore("127.0.0.1", port, is_master=False, timeout=wait))
     dist.init_process_group("gloo", store=PrefixStore("group", store), rank=rank, world_size=size, timeout=wait)
     groups = {count: dist.new_group(list(range(count))) for count in range(1, size + 1)}
-    threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
+    orders: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(pipe, orders), daemon=True, name="orders").start()
     while True:
-        try:
-            task, arguments, ranks, task_scope = pipe.recv()
-        except (EOFError, OSError):
-            os._exit(0)
+        task, arguments, ranks, task_scope = orders.get()
         seat = Seat(rank=rank, store=store, group=groups[ranks], scope=task_scope)
         try:
             answer = task(seat, *arguments)
@@ -117,10 +118,10 @@ def _serve(rank: int, size: int, pipe: Connection, port: int, scope: str, timeou
         pipe.send(answer)
 
 
-def _watch(parent: int) -> None:
-    """End with the server that forked this process, even in the middle of a task."""
-    import time
-
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(0)
+def _listen(pipe: Connection, orders: queue.SimpleQueue[Any]) -> None:
+    """Take orders; the end of the pipe is the end of the process, even in the middle of a task."""
+    while True:
+        try:
+            orders.put(pipe.recv())
+        except (EOFError, OSError):
+            os._exit(0)

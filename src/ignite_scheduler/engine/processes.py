@@ -14,6 +14,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, Final
 
+from ignite_scheduler.errors import ExternalError
+
 _PRELOADED: Final = ["ignite_scheduler.engine.preloaded"]
 
 _numbers = itertools.count()
@@ -28,8 +30,12 @@ def meeting_point() -> int:
         if _store is None:
             from datetime import timedelta
 
-            from torch.distributed import TCPStore  # type: ignore[attr-defined]
-
+            try:
+                from torch.distributed import TCPStore  # type: ignore[attr-defined]
+            except ImportError as error:
+                raise ExternalError(
+                    "training needs PyTorch, which is not installed: pip install 'ignite-scheduler[torch]'"
+                ) from error
             _store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=60))
         port: int = _store.port
         return port

@@ -38,6 +38,8 @@ class Trouble:
     kind: Literal["job", "device", "peer"]
     reason: str
     layer: str | None = None
+    peer: int | None = None
+    """The rank that fell silent, where it is known."""
 
 
 FromRank = Report | Trouble
@@ -89,7 +91,11 @@ def _join(spec: GangSpec, rank: int, port: int, scope: str) -> object:
     if spec.devices[rank].place.startswith("cuda"):
         torch.cuda.set_device(spec.devices[rank].place)
     dist.init_process_group(
-        spec.backend, store=PrefixStore("group", store), rank=rank, world_size=len(spec.devices), timeout=timeout
+        "cpu:gloo,cuda:nccl" if spec.backend == "nccl" else spec.backend,
+        store=PrefixStore("group", store),
+        rank=rank,
+        world_size=len(spec.devices),
+        timeout=timeout,
     )
     return store
 
@@ -103,7 +109,8 @@ def _explain(error: BaseException, spec: GangSpec, rank: int) -> Trouble:
     if isinstance(error, DeviceMemoryError | MemoryError):
         return Trouble(kind="device", reason=f"out of memory: {error}")
     if isinstance(error, PeerLostError | ExternalError) or _is_connection_error(error):
-        return Trouble(kind="peer", reason=str(error).splitlines()[0] if str(error) else type(error).__name__)
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return Trouble(kind="peer", reason=reason, peer=error.rank if isinstance(error, PeerLostError) else None)
     if isinstance(error, IgniteError):
         return Trouble(kind="job", reason=str(error), layer=error.layer if isinstance(error, LayerError) else None)
     where = traceback.extract_tb(error.__traceback__)[-1]

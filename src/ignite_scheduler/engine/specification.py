@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from ignite_scheduler.errors import InputError
 from ignite_scheduler.model import Cluster, Job, Link, Plan
 
-DEFAULT_TIMEOUT = 120.0
+DEFAULT_TIMEOUT: Final = 120.0
 """Seconds of silence of a peer after which a rank gives up: for one that is frozen; a killed one is noticed at once."""
+
+WIRES: Final = ".wires"
+"""Folder in the run directory where wires that several ranks use are booked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

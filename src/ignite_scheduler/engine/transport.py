@@ -138,6 +138,8 @@ class Transport:
         Where layouts are agreed on (a ``torch.distributed.Store``); None where all stages are here.
     wires
         By target rank, what to emulate; absent = real.
+    directions
+        Process groups for ``F`` and ``B`` messages; missing = the default group.
     scope
         Tells this pipeline's agreements in the store from others'.
     """
@@ -152,9 +154,11 @@ class Transport:
         device: torch.device,
         timeout: float,
         scope: str = "",
+        directions: Mapping[str, dist.ProcessGroup] | None = None,
     ) -> None:
         self._rank, self._rank_of, self._store, self._wires = rank, tuple(rank_of), store, dict(wires)
         self._device, self._timeout, self._scope = device, timedelta(seconds=timeout), scope
+        self._directions = dict(directions or {})
         self._layouts: dict[tuple[str, int, int], Layout] = {}
         self._gradients: dict[tuple[str, int, int], Layout] = {}
         self._local: dict[Message, Tensors] = {}
@@ -204,7 +208,7 @@ class Transport:
             _HEADER.pack_into(buffer.numpy().data, 0, start, end, self._step, message.microbatch_index, layout.digest)
         target = self._rank_of[message.target]
         try:
-            work = dist.isend(buffer, target, tag=self._tag(message))
+            work = dist.isend(buffer, target, self._directions.get(message.kind), self._tag(message))
         except RuntimeError as error:
             raise self._lost(message, target, error) from error
         self._sends.append((work, buffer, message))
@@ -294,7 +298,7 @@ class Transport:
         buffer = torch.empty(layout.num_bytes, dtype=torch.uint8, device=self._device)
         source = self._rank_of[message.source]
         try:
-            work = dist.irecv(buffer, source, tag=self._tag(message))
+            work = dist.irecv(buffer, source, self._directions.get(message.kind), self._tag(message))
         except RuntimeError as error:
             raise self._lost(message, source, error) from error
         self._posted[message] = _Posted(work=work, buffer=buffer, layout=layout)

@@ -19,7 +19,7 @@ from ignite_scheduler.engine.executor import Batch, Executor
 from ignite_scheduler.engine.links import open_wires
 from ignite_scheduler.engine.optimization import clip, learning_rate, squared_norm
 from ignite_scheduler.engine.rule import Rule
-from ignite_scheduler.engine.specification import GangSpec
+from ignite_scheduler.engine.specification import WIRES, GangSpec
 from ignite_scheduler.engine.transport import Transport
 from ignite_scheduler.engine.tying import TiedWeights
 from ignite_scheduler.errors import ExternalError, InputError
@@ -65,6 +65,7 @@ class Worker:
     def __init__(
         self, spec: GangSpec, rank: int, store: Any, *, group: dist.ProcessGroup | None = None, scope: str = ""
     ) -> None:
+        memory = MemoryWatch(spec.devices[rank])
         job, plan = spec.job, spec.plan
         self.job, self.plan, self.rank, self.group = job, plan, rank, group
         self._dtype = element_type(plan.precision)
@@ -93,10 +94,11 @@ class Worker:
             rank=rank,
             rank_of=rank_of,
             store=store,
-            wires=open_wires(rank, spec.links, spec.directory / ".wires" / str(spec.epoch)),
+            wires=open_wires(rank, spec.links, spec.directory / WIRES),
             device=self._place,
             timeout=spec.timeout,
             scope=scope,
+            directions=_directions(spec),
         )
         self.executor = Executor(
             schedule=self.schedule,
@@ -106,7 +108,7 @@ class Worker:
             device=self.device,
             loss=zoo.loss(job.loss),
             seed=job.seed,
-            memory=MemoryWatch(spec.devices[rank]),
+            memory=memory,
         )
 
     def accumulate(self, step: int) -> float:
@@ -154,6 +156,17 @@ class Worker:
             inputs=data.inputs(indices) if self.executor.holds_first else None,
             targets=data.targets(indices) if self.executor.holds_last else None,
         )
+
+
+def _directions(spec: GangSpec) -> dict[str, dist.ProcessGroup]:
+    """A group for each direction where the backend has no tags; empty where it has.
+
+    NCCL runs the messages of a pair in the order in which they were posted. With one group for both directions a
+    receive that is posted ahead could stand before the send that it depends on.
+    """
+    if spec.backend != "nccl":
+        return {}
+    return {kind: dist.new_group() for kind in ("F", "B")}
 
 
 def _schedule(spec: GangSpec) -> Schedule:
