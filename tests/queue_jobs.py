@@ -6,7 +6,19 @@ from collections.abc import Iterable
 
 from ignite_scheduler.control.events import JobSubmitted
 from ignite_scheduler.formats.workload import TableJob, WorkloadJob
-from ignite_scheduler.model import Cluster, Device, LinkRule, Node, QueueTerms
+from ignite_scheduler.model import (
+    Bottleneck,
+    Bound,
+    Cluster,
+    Device,
+    LinkRule,
+    Node,
+    Plan,
+    Prediction,
+    QueueTerms,
+    Share,
+    Stage,
+)
 
 MINUTE = 60.0
 
@@ -56,6 +68,36 @@ def table_job(
     }
     terms = QueueTerms(deadline=deadline, priority=priority, weight=weight, budget=budget)
     return WorkloadJob(submit=submit, job=TableJob(name=name, rates=rates, total=1.0, queue=terms))
+
+
+def plan_on(*device_ids: str) -> Plan:
+    """A plan with a stage on each of the devices: 0.5 s a step (1 s at worst), 500 J in 10 s."""
+    stages = tuple(
+        Stage(
+            index=index,
+            layers=(f"l{index}",),
+            devices=(Share(device=device_id, samples=1, memory=1.0, memory_limit=2.0),),
+            forward=1.0,
+            backward=2.0,
+            in_flight=1,
+        )
+        for index, device_id in enumerate(device_ids)
+    )
+    predicted = Prediction(
+        step=0.5,
+        step_low=0.5,
+        step_high=1.0,
+        samples_per_second=1.0,
+        bubble_fraction=0.0,
+        bottleneck=Bottleneck(kind="stage", index=0, busy=3.0),
+        transfer_bytes=0.0,
+        duration=10.0,
+        energy=500.0,
+    )
+    bound = Bound(step=0.5, gap=0.0, method="test", optimal=True)
+    return Plan(
+        job="j", schedule="1f1b", precision="fp32", microbatches=(1,), stages=stages, predicted=predicted, bound=bound
+    )
 
 
 def submitted(job_id: str, at: float = 0.0, *, work: float = 100.0, **terms: object) -> JobSubmitted:
