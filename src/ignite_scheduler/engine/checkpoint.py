@@ -74,6 +74,8 @@ def save(folder: Path, rule: Rule, *, step: int, keep: int, facts: dict[str, Any
 
 
 def _state(rule: Rule) -> dict[str, Any]:
+    if not rule.state.state_dict():
+        return {"model": {}}  # layers without tensors, such as a pooling; torch refuses to be asked about them
     state: dict[str, Any] = {"model": get_model_state_dict(rule.state)}
     if rule.optimizer is not None:
         state["optimizer"] = get_optimizer_state_dict(rule.state, rule.optimizer, options=_OPTIONS)
@@ -106,7 +108,8 @@ def load(checkpoint: Path, rule: Rule) -> int:
     step = saved_steps(checkpoint)
     state = _state(rule)
     state_dict_loader.load(state, storage_reader=_SafeReader(checkpoint), planner=_SafePlanner())
-    set_model_state_dict(rule.state, state["model"])
+    if state["model"]:
+        set_model_state_dict(rule.state, state["model"])
     if rule.optimizer is not None:
         set_optimizer_state_dict(rule.state, rule.optimizer, state["optimizer"], options=_OPTIONS)
     rule.pull()
