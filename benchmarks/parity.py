@@ -1,0 +1,194 @@
+"""Parity: the same four-job workload in simulation and on real local processes, job completion times side by side.
+
+Both sides have the same deciding code, documents, measured profiles and start-up cost; they differ in their world.
+The simulated times come from planned numbers alone. The last columns say where a difference comes from: simulated
+once more with the step times that the run measured (what is left then is not the cost model's), and the seconds that
+planning took in the run (none in simulation).
+
+    python benchmarks/parity.py [--policy NAME] [--steps N] [--jobs a,b,…] [--write FILE]
+
+Takes two or three minutes. The machine should have nothing else to do: other load slows down the real side only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+from statistics import median
+
+from ignite_scheduler import api
+from ignite_scheduler.daemon.report import JobReport
+from ignite_scheduler.formats.workload import WorkloadJob
+from ignite_scheduler.model import Cluster, Infeasible, Job, Plan, Profile
+from ignite_scheduler.policy import make_policy
+from ignite_scheduler.simulation import Costs, PolicyResult, simulate
+
+ARRIVALS = {"alexnet": 0.0, "gpt": 3.0, "vgg": 6.0, "squeezenet": 9.0}
+BAND = 0.15  # of the real job completion time: what is asked for
+
+Planner = Callable[[Job, Cluster, tuple[str, ...]], Sequence[Plan] | Infeasible]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One job. Times in seconds."""
+
+    job: str
+    real: float
+    simulated: float
+    explained: float
+    step_error: float | None
+    startup: float | None
+    planning: float | None
+
+    @property
+    def error(self) -> float:
+        """Simulated ÷ real − 1."""
+        return self.simulated / self.real - 1
+
+    @property
+    def explained_error(self) -> float:
+        """The same with measured step times."""
+        return self.explained / self.real - 1
+
+
+def documents(steps: int | None, names: Sequence[str]) -> tuple[Cluster, list[Job]]:
+    """The demo's cluster and jobs."""
+    folder = resources.files("ignite_scheduler.cli.demo")
+    with resources.as_file(folder / "cluster.yaml") as path:
+        cluster = api.load_cluster(path)
+    jobs = []
+    for name in names:
+        with resources.as_file(folder / f"{name}.yaml") as path:
+            job = api.load_job(path)
+            jobs.append(job if steps is None else replace(job, steps=steps))
+    return cluster, jobs
+
+
+def measured_startup(jobs: Sequence[Job], cluster: Cluster, profiles: Mapping[str, Profile], folder: Path) -> float:
+    """Median seconds from the command to the first step over one-step runs of all jobs, one after another."""
+    short = [replace(job, steps=1) for job in jobs]
+    ran = api.run(short, cluster, policy="fifo", directory=folder, profiles=profiles)
+    return median(startup for job in ran.report.jobs for startup in job.startups)
+
+
+def simulated(jobs: Sequence[Job], cluster: Cluster, policy: str, costs: Costs, planner: Planner) -> PolicyResult:
+    """The workload, simulated."""
+    workload = [WorkloadJob(submit=ARRIVALS[job.name], job=job) for job in jobs]
+    return simulate(workload, cluster, make_policy(policy), planner=planner, costs=costs)
+
+
+def with_measured_steps(planner: Planner, reports: Mapping[str, JobReport]) -> Planner:
+    """The planner, with each job's step times stretched by what the run measured."""
+
+    def plans(job: Job, cluster: Cluster, device_ids: tuple[str, ...]) -> Sequence[Plan] | Infeasible:
+        found = planner(job, cluster, device_ids)
+        factor = 1 + (reports[job.name].step_error or 0.0)
+        return found if isinstance(found, Infeasible) else [_stretched(plan, factor) for plan in found]
+
+    return plans
+
+
+def _stretched(plan: Plan, factor: float) -> Plan:
+    old = plan.predicted
+    steps = {name: getattr(old, name) * factor for name in ("step", "step_low", "step_high")}
+    return replace(plan, predicted=replace(old, **steps))
+
+
+def compare(jobs: Sequence[Job], cluster: Cluster, policy: str, folder: Path) -> tuple[list[Row], float]:
+    """Measure, run, simulate; a row for each job, and the start-up cost."""
+    profiles = {job.name: api.profile(job) for job in jobs}
+    startup = measured_startup(jobs, cluster, profiles, folder / "startup")
+    arrivals = {job.name: ARRIVALS[job.name] for job in jobs}
+    ran = api.run(
+        jobs, cluster, policy=policy, directory=folder / "run", profiles=profiles, submit=arrivals, startup=startup
+    )
+    unfinished = [job.job_id for job in ran.report.jobs if job.story.jct is None]
+    if unfinished:
+        sys.exit(f"these jobs did not finish: {', '.join(unfinished)}")
+    reports = {job.job_id: job for job in ran.report.jobs}
+    planner, costs = api.catalogue_planner(profiles), Costs(startup=startup)
+    plain = {row.job: row for row in simulated(jobs, cluster, policy, costs, planner).rows}
+    stretched = with_measured_steps(planner, reports)
+    explained = {row.job: row for row in simulated(jobs, cluster, policy, costs, stretched).rows}
+    rows = []
+    for name, report in reports.items():
+        story = report.story
+        rows.append(
+            Row(
+                job=name,
+                real=story.jct or 0.0,
+                simulated=plain[name].jct or 0.0,
+                explained=explained[name].jct or 0.0,
+                step_error=report.step_error,
+                startup=report.startups[-1] if report.startups else None,
+                planning=None if story.planned is None else story.planned - story.submitted,
+            )
+        )
+    return rows, startup
+
+
+def table(rows: Sequence[Row], startup: float, policy: str) -> str:
+    """The comparison as Markdown."""
+    head = [
+        "job",
+        "simulated s",
+        "real s",
+        "error",
+        "step error",
+        "with measured steps s",
+        "error",
+        "start-up s",
+        "planning s",
+    ]
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    for row in rows:
+        cells = [
+            row.job,
+            f"{row.simulated:.2f}",
+            f"{row.real:.2f}",
+            f"{row.error:+.1%}",
+            "–" if row.step_error is None else f"{row.step_error:+.1%}",
+            f"{row.explained:.2f}",
+            f"{row.explained_error:+.1%}",
+            "–" if row.startup is None else f"{row.startup:.2f}",
+            "–" if row.planning is None else f"{row.planning:.2f}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    inside = sum(abs(row.error) <= BAND for row in rows)
+    lines += [
+        "",
+        f"Policy `{policy}`; start-up charged in simulation: {startup:.2f} s (median of one-step runs).",
+        f"{inside} of {len(rows)} jobs within {BAND:.0%}; median |error| {median(abs(row.error) for row in rows):.1%}, "
+        f"with measured step times {median(abs(row.explained_error) for row in rows):.1%}.",
+        f"Load average over the last minute at the end: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; "
+        f"Python {platform.python_version()}.",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--policy", default="ignite")
+    parser.add_argument("--steps", type=int, help="training steps of each job [default: as the demo's jobs say]")
+    parser.add_argument("--jobs", default=",".join(ARRIVALS), help="names, separated by commas")
+    parser.add_argument("--write", type=Path, help="also write the table to this file")
+    chosen = parser.parse_args()
+    cluster, jobs = documents(chosen.steps, chosen.jobs.split(","))
+    with tempfile.TemporaryDirectory() as folder:
+        text = table(*compare(jobs, cluster, chosen.policy, Path(folder)), chosen.policy)
+    print(text)
+    if chosen.write is not None:
+        chosen.write.write_text(f"# Parity of simulation and real runs\n\n{text}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
