@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -320,3 +321,38 @@ def test_ranks_die_with_their_supervisor_and_scripts_need_no_guard(tmp_path: Pat
     while any(alive(process_id) for process_id in ids) and time.monotonic() < until_gone:
         time.sleep(0.05)
     assert not any(alive(process_id) for process_id in ids)
+
+
+def test_a_checkpoint_of_another_model_is_refused_in_one_sentence(run: Any, tmp_path: Path) -> None:
+    job = make_job(steps=2)
+    list(run(make_spec(job, make_plan(job, [3, 2], [4, 4]), tmp_path)).wait(60))
+    other = make_job(args={"depth": 5}, steps=LONG)
+    spec = make_spec(other, make_plan(other, [3, 3], [4, 4]), tmp_path / "other", resume=latest(tmp_path))
+    ending = list(run(spec).wait(60))[-1]
+    assert isinstance(ending, Failed)
+    assert ending.fault == "job"
+    assert "does not suit this job's model and optimizer" in ending.reason
+    assert "\n" not in ending.reason
+
+
+def test_a_checkpoint_executes_nothing(run: Any, tmp_path: Path) -> None:
+    """An index that would run a command on loading is refused."""
+    job = make_job(steps=2)
+    list(run(make_spec(job, make_plan(job, [3, 2], [4, 4]), tmp_path)).wait(60))
+    checkpoint = latest(tmp_path)
+    assert checkpoint is not None
+    (checkpoint / ".metadata").write_bytes(pickle.dumps(_Command(f"touch {tmp_path / 'executed'}")))
+    ending = list(run(make_spec(job, make_plan(job, [5], [4, 4]), tmp_path, resume=checkpoint)).wait(60))[-1]
+    assert isinstance(ending, Failed)
+    assert "must not hold posix.system" in ending.reason
+    assert not (tmp_path / "executed").exists()
+
+
+class _Command:
+    """Pickles as a call of the shell."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, (self.text,)

@@ -19,6 +19,7 @@ from typing import Any, Final
 import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
@@ -33,6 +34,7 @@ from torch.distributed.checkpoint.state_dict import (
 
 from ignite_scheduler.engine.rule import Rule
 from ignite_scheduler.engine.saved import FACTS, LATEST, SCHEMA, saved_steps
+from ignite_scheduler.errors import InputError
 
 # Without flattening, optimizer state is numbered within a rank and cannot be read by another split.
 _OPTIONS: Final = StateDictOptions(flatten_optimizer_state_dict=True)
@@ -107,7 +109,12 @@ def load(checkpoint: Path, rule: Rule) -> int:
     """
     step = saved_steps(checkpoint)
     state = _state(rule)
-    state_dict_loader.load(state, storage_reader=_SafeReader(checkpoint), planner=_SafePlanner())
+    try:
+        state_dict_loader.load(state, storage_reader=_SafeReader(checkpoint), planner=_SafePlanner())
+    except (CheckpointException, pickle.UnpicklingError, OSError) as error:
+        raise InputError(
+            f"{checkpoint} does not suit this job's model and optimizer: {_first_reason(error)}"
+        ) from error
     if state["model"]:
         set_model_state_dict(rule.state, state["model"])
     if rule.optimizer is not None:
@@ -115,6 +122,14 @@ def load(checkpoint: Path, rule: Rule) -> int:
     rule.pull()
     rule.pull_buffers()
     return step
+
+
+def _first_reason(error: BaseException) -> str:
+    """What went wrong on the first rank that says so; torch's own text is a page of traces."""
+    failures = error.failures.values() if isinstance(error, CheckpointException) else ()
+    return next(
+        (str(failure[0]).splitlines()[0] for failure in failures if str(failure[0])), str(error).splitlines()[0]
+    )
 
 
 class _SafePlanner(DefaultLoadPlanner):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Final
 
@@ -116,14 +117,15 @@ def emulated(
     devices = tuple(
         RankDevice(id=device.id, speed=device.speed, memory=device.memory if watch_memory else None) for device in held
     )
+    links = {
+        (a, b): link
+        for (a, source), (b, target) in permutations(enumerate(held), 2)
+        if (link := cluster.link(source, target)) is not None
+    }
     rank_of = {device.id: rank for rank, device in enumerate(held)}
-    links: dict[tuple[int, int], Link] = {}
-    for before, after in zip(plan.stages, plan.stages[1:], strict=False):
+    for before, after in pairwise(plan.stages):
         pair = rank_of[before.devices[0].device], rank_of[after.devices[0].device]
-        for source, target in (pair, pair[::-1]):
-            link = cluster.link(held[source], held[target])
-            if link is None:
-                raise InputError(f"no link from {held[source].id!r} to {held[target].id!r}, which the plan needs")
-            if source != target:
-                links[source, target] = link
+        for a, b in (pair, pair[::-1]):
+            if a != b and (a, b) not in links:
+                raise InputError(f"no link from {held[a].id!r} to {held[b].id!r}, which the plan needs")
     return GangSpec(job=job, plan=plan, devices=devices, directory=directory, links=links, epoch=epoch, resume=resume)

@@ -81,7 +81,7 @@ class Worker:
         own = OrderedDict(child for stage in stages.values() for child in stage.layers.named_children())
         self.layers = nn.Sequential(own).to(self._place)
         self.parameters = list(self.layers.parameters())
-        self._tied = TiedWeights(tied, names, rank_of, self.layers, rank)
+        self._tied = TiedWeights(tied, names, rank_of, self.layers, rank, spec.links)
         self.rule = Rule(self.layers, job.optimizer)
 
         self._data = Samples(job.data, dtype=self._dtype, device=self._place, owner=job.name)
