@@ -53,7 +53,7 @@ from ignite_scheduler.control.records import JobRecord, Promise, StopCause
 from ignite_scheduler.control.rounds import ask
 from ignite_scheduler.control.states import FINAL, HOLDING, State
 from ignite_scheduler.errors import InvariantError, NotFoundError
-from ignite_scheduler.model import Cluster
+from ignite_scheduler.model import Cluster, Infeasible
 from ignite_scheduler.policy.candidates import Candidate
 from ignite_scheduler.policy.pools import Pools
 from ignite_scheduler.policy.view import Decision, Policy, Reason
@@ -226,41 +226,46 @@ class Controller:
 
     def _job_submitted(self, event: JobSubmitted) -> None:
         if event.job_id not in self.ledger.jobs:  # a repeated submission is the same job
-            self._plan(self.ledger.add(event))
+            self._ask_for_plan(self.ledger.add(event))
 
     def _plan(self, record: JobRecord) -> None:
-        """Ask for candidates on the devices in service."""
-        inventory = self.ledger.inventory
-        record = self.ledger.put(record, planning=record.planning + 1, planned_version=inventory.version)
-        self._commands.append(PlanJob(job_id=record.job_id, planning=record.planning, device_ids=inventory.present()))
+        """Ask for candidates on the devices that are in service now."""
+        version = self.ledger.inventory.version
+        self._ask_for_plan(self.ledger.put(record, planning=record.planning + 1, planned_version=version))
+
+    def _ask_for_plan(self, record: JobRecord) -> None:
+        device_ids = self.ledger.inventory.present()
+        self._commands.append(PlanJob(job_id=record.job_id, planning=record.planning, device_ids=device_ids))
 
     def _answered(self, event: JobPlanned | JobRefused) -> JobRecord | None:
         """The job's record if this is the first answer to its last planning."""
         record = self.ledger.jobs.get(event.job_id)
         if record is None or event.planning != record.planning or record.answered == event.planning:
             return None
-        return None if record.state in FINAL else self.ledger.put(record, answered=event.planning)
+        return None if record.state in FINAL else record
 
     def _job_planned(self, event: JobPlanned) -> None:
         record = self._answered(event)
         if record is None:
             return
-        candidates = tuple(each for each in event.candidates if self.ledger.inventory.knows(each))
+        known = tuple(each for each in event.candidates if self.ledger.inventory.knows(each))
+        candidates = affordable(record.spec, known)
         if record.state is State.SUBMITTED:
-            self._admit(record, candidates, event.at)
+            record = self.ledger.put(record, state=State.PLANNED, answered=event.planning)
+            self._admit(record, candidates, event.at, refusal(record.spec, known, event.at))
         elif record.state in (State.QUEUED, State.WAITING):
-            self.ledger.requeue(record, candidates=candidates)
+            self.ledger.requeue(record, candidates=candidates, answered=event.planning)
             self._dirty = True
         else:
-            self.ledger.put(record, candidates=candidates)
+            self.ledger.put(record, candidates=candidates, answered=event.planning)
 
-    def _admit(self, record: JobRecord, candidates: tuple[Candidate, ...], at: float) -> None:
-        record = self.ledger.put(record, state=State.PLANNED)
-        refused = refusal(record.spec, candidates, at)
+    def _admit(
+        self, record: JobRecord, candidates: tuple[Candidate, ...], at: float, refused: Infeasible | None
+    ) -> None:
         if refused is not None:
             self._end(record, State.FAILED, at, Reason(code=refused.code, text=refused.text), rejection=refused)
             return
-        record = self.ledger.enqueue(record, at, candidates=affordable(record.spec, candidates))
+        record = self.ledger.enqueue(record, at, candidates=candidates)
         self._dirty = True
         if self.options.promises and record.state is State.QUEUED:
             self._unpromised.append(record.job_id)
@@ -270,14 +275,15 @@ class Controller:
         if record is None:
             return
         reason = Reason(code=event.reason.code, text=event.reason.text)
+        number = event.planning
         if record.state is State.SUBMITTED and not self.ledger.inventory.out:
-            self._end(record, State.FAILED, event.at, reason, rejection=event.reason)
+            self._end(record, State.FAILED, event.at, reason, rejection=event.reason, answered=number)
         elif record.state is State.SUBMITTED:
-            self.ledger.enqueue(record, event.at, candidates=(), reason=reason)
+            self.ledger.enqueue(record, event.at, candidates=(), reason=reason, answered=number)
         elif record.state in (State.QUEUED, State.WAITING):
-            self.ledger.requeue(record, candidates=(), reason=reason)
+            self.ledger.requeue(record, candidates=(), reason=reason, answered=number)
         else:
-            self.ledger.put(record, candidates=())
+            self.ledger.put(record, candidates=(), answered=number)
 
     # -- gangs --------------------------------------------------------------------------------------------------------
 

@@ -8,8 +8,9 @@ touched, and :meth:`Ledger.check` all of them.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from dataclasses import replace
-from typing import Any
+from dataclasses import fields, replace
+from operator import attrgetter
+from typing import Any, Final
 
 from ignite_scheduler.control.admission import run_seconds
 from ignite_scheduler.control.events import JobSubmitted
@@ -28,6 +29,9 @@ from ignite_scheduler.policy.view import (
     View,
     fits,
 )
+
+_FIELDS: Final = tuple(field.name for field in fields(JobRecord))
+_values_of: Final = attrgetter(*_FIELDS)
 
 
 class Ledger:
@@ -59,8 +63,8 @@ class Ledger:
         return other
 
     def add(self, spec: JobSubmitted) -> JobRecord:
-        """Open the books of a new job."""
-        record = JobRecord(spec=spec, serial=len(self.jobs))
+        """Open the books of a new job, whose first planning is asked for."""
+        record = JobRecord(spec=spec, serial=len(self.jobs), planning=1, planned_version=self.inventory.version)
         self.jobs[spec.job_id] = record
         self.touched.add(spec.job_id)
         return record
@@ -73,7 +77,7 @@ class Ledger:
         InvariantError
             The transition table has no such step, or saved work or the epoch would go back.
         """
-        new = replace(record, **changes)
+        new = JobRecord(**(dict(zip(_FIELDS, _values_of(record), strict=True)) | changes))  # half the cost of replace()
         if new.state is not record.state and new.state not in TRANSITIONS[record.state]:
             raise InvariantError(f"job {record.job_id!r} cannot go from {record.state} to {new.state}")
         if new.saved < record.saved or new.epoch < record.epoch or new.planning < record.planning:
@@ -222,22 +226,22 @@ class Ledger:
     def _check_job(self, record: JobRecord) -> None:
         job_id, gang = record.job_id, record.gang
         holds = record.state in HOLDING
-        laws = {
-            "a job holds devices exactly while it is starting, running or stopping": holds == (gang is not None),
-            "what policies see as running is what holds devices": holds == (job_id in self.running),
-            "a job is in the queue exactly while it is queued": (record.state is State.QUEUED)
-            == (job_id in self.queued),
-            "saved ≤ done ≤ work": 0 <= record.saved <= record.done <= record.spec.work,
-            "only ended jobs have an end": (record.state in FINAL) == (record.ended_at is not None),
-            "each device of a gang is held by its job, each once": gang is None
-            or (
-                len(set(gang.device_ids)) == len(gang.device_ids)
-                and all(self.inventory.holder.get(device_id) == job_id for device_id in gang.device_ids)
-            ),
-        }
-        for law, holds_true in laws.items():
-            if not holds_true:
-                raise InvariantError(f"job {job_id!r} ({record.state}) breaks a law: {law}")
+        if holds != (gang is not None):
+            raise _broken(record, "a job holds devices exactly while it is starting, running or stopping")
+        if holds != (job_id in self.running):
+            raise _broken(record, "what policies see as running is what holds devices")
+        if (record.state is State.QUEUED) != (job_id in self.queued):
+            raise _broken(record, "a job is in the queue exactly while it is queued")
+        if not 0 <= record.saved <= record.done <= record.spec.work:
+            raise _broken(record, "saved ≤ done ≤ work")
+        if (record.state in FINAL) != (record.ended_at is not None):
+            raise _broken(record, "only ended jobs have an end")
+        if gang is not None:
+            holder = self.inventory.holder
+            if len(set(gang.device_ids)) != len(gang.device_ids) or any(
+                holder.get(d) != job_id for d in gang.device_ids
+            ):
+                raise _broken(record, "each device of a gang is held by its job, each once")
 
     def check(self) -> None:
         """Check all books. O(jobs + devices).
@@ -255,6 +259,10 @@ class Ledger:
             raise InvariantError(f"gangs have {held} devices, but {len(self.inventory.holder)} are held")
         if sorted(self.releases) != sorted((job.end, job_id) for job_id, job in self.running.items()):
             raise InvariantError("the list of expected ends disagrees with the running jobs")
+
+
+def _broken(record: JobRecord, law: str) -> InvariantError:
+    return InvariantError(f"job {record.job_id!r} ({record.state}) breaks a law: {law}")
 
 
 def _nowhere(candidates: tuple[Candidate, ...]) -> Reason:

@@ -37,8 +37,12 @@ from ignite_scheduler.units import format_duration
 
 EXTERNALITY: Final = 1.0
 """How many jobs still to come a job in an idle cluster is taken to keep waiting, if it takes the whole cluster."""
-DEFERRAL_GAIN: Final = 0.02
-"""Waiting must shorten the time to the finish by this share: an end that is only expected is not worth a hair."""
+DEFERRAL_GAIN: Final = 0.5
+"""Waiting must shorten the time to the finish by this share: by less, it only crowds the fast devices for those to
+come.
+
+On random workloads at 30 to 80 % load with devices of two speeds 1 : 2, a share of 0.02 gave mean JCTs from 7 %
+shorter to 9 % longer than no deferral at all."""
 MAX_PRIORITY: Final = 20
 """Priorities beyond ± this count as this: 2^20 is already before everything else."""
 TIE_BREAK: Final = 1e-7
