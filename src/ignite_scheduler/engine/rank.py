@@ -51,9 +51,11 @@ def main(spec: GangSpec, rank: int, pipe: Connection, port: int, scope: str) -> 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     import torch
 
+    from ignite_scheduler.engine.allocation import keep_freed_memory
     from ignite_scheduler.engine.training import StopRequest, Trainer
 
     torch.set_num_threads(1)
+    keep_freed_memory()
     logging.getLogger("torch.distributed").setLevel(logging.ERROR)
     request = StopRequest()
     threading.Thread(target=_listen, args=(pipe, request), daemon=True, name="supervisor").start()

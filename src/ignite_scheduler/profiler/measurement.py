@@ -19,8 +19,8 @@ from ignite_scheduler.profiler.request import Measured, Progress, Request
 
 DEFAULT_SAMPLES: Final = (1, 2, 4, 8, 16, 32)
 """Sizes of microbatch that are measured where nothing else is said; times between them are interpolated."""
-DEFAULT_REPEATS: Final = 30
-DEFAULT_TIME_LIMIT: Final = 60.0
+DEFAULT_REPEATS: Final = 20
+DEFAULT_TIME_LIMIT: Final = 40.0
 _PRECISIONS: Final = ("fp32", "fp16", "bf16")
 
 

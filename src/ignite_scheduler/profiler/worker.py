@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from ignite_scheduler import zoo
+from ignite_scheduler.engine.allocation import keep_freed_memory
 from ignite_scheduler.engine.chain import DTYPES, StageModule, Tensors
 from ignite_scheduler.errors import IgniteError, InputError
 from ignite_scheduler.profiler import passes, sizes, updates
@@ -31,6 +32,7 @@ Tell = Callable[[Progress], None]
 def measure(request: Request, tell: Tell) -> Measured:
     """Build, check and measure what the request names, in this process."""
     torch.set_num_threads(1)
+    keep_freed_memory()  # as the engine's ranks do
     device = _device(request.device)
     check(request.model, request.data, request.loss)
     chain = zoo.build(request.model, seed=request.seed).to(device=device, dtype=DTYPES[request.precision])
@@ -49,7 +51,7 @@ def measure(request: Request, tell: Tell) -> Measured:
     split_repeats = max(passes.LEAST_PASSES, len(next(iter(timed.layers.values()))) // 3)
     parts = {size: passes.backward_parts(bench, size, split_repeats, clock) for size in bench.batches}
     tell(Progress(done=request.repeats + 1, total=total, doing="optimizer updates"))
-    update_table = _updates(bench, clock)
+    update_table = _updates(bench, clock, request.time_limit / 4)
     tell(Progress(done=request.repeats + 2, total=total, doing="bytes and FLOPs"))
     return Measured(
         layers=tuple(name for name, _ in layers(chain)),
@@ -112,14 +114,17 @@ def _bench(request: Request, chain: nn.Sequential, device: torch.device) -> pass
     )
 
 
-def _updates(bench: passes.Bench, clock: passes.Clock) -> tuple[dict[str, float], ...]:
-    overheads = {name: updates.update_overhead(name, bench.device, clock) for name in updates.OPTIMIZERS}
+def _updates(bench: passes.Bench, clock: passes.Clock, time_limit: float) -> tuple[dict[str, float], ...]:
+    """Layer → optimizer → seconds of an update, less what an update costs beside its parameters."""
+    columns = {}
+    for name in updates.OPTIMIZERS:
+        overhead = updates.update_overhead(name, bench.device, clock)
+        seconds = updates.update_seconds(bench, name, clock, time_limit / len(updates.OPTIMIZERS))
+        columns[name] = [max(0.0, of_layer - overhead) for of_layer in seconds]
+    with_weights = [any(True for _ in stage.layers.parameters()) for stage in bench.stages]
     return tuple(
-        {
-            name: max(0.0, updates.update_seconds(list(stage.layers.parameters()), name, clock) - overhead)
-            for name, overhead in overheads.items()
-        }
-        for stage in bench.stages
+        {name: column[index] for name, column in columns.items()} if trained else {}
+        for index, trained in enumerate(with_weights)
     )
 
 
