@@ -29,7 +29,7 @@ from ignite_scheduler.daemon.shell import Outcome, Shell
 from ignite_scheduler.daemon.story import Chronicle
 from ignite_scheduler.daemon.view import Pace, Snapshot, snapshot
 from ignite_scheduler.errors import InputError, NotFoundError
-from ignite_scheduler.executors import ProcessExecutor, load_engine, notices
+from ignite_scheduler.executors import ProcessExecutor, check_playable, load_engine
 from ignite_scheduler.model import Cluster, Job, Profile
 from ignite_scheduler.planner import Problem
 from ignite_scheduler.planner.problem import DEFAULT_WORK, Objective
@@ -115,7 +115,8 @@ def run(
     Raises
     ------
     InputError
-        No job, two jobs of one name, or no such policy; nothing was written then.
+        No job, two jobs of one name, no such policy, or a device that this machine cannot play; nothing was written
+        then.
     ConflictError
         The directory is in use or not empty.
     ExternalError
@@ -124,6 +125,7 @@ def run(
     if not jobs:
         raise InputError("expected at least one job to run, found none")
     make_policy(policy)
+    check_playable(cluster)
     request = Request(
         jobs=tuple(jobs),
         cluster=cluster,
@@ -338,6 +340,6 @@ class _Session:
                 job_report(story, self._controller, self._place.job(job_id)) for job_id, story in stories.items()
             ),
             bars=bars(stories.values(), self._records.last_at),
-            notices=notices(self._request.cluster),
+            notices=self._executor.notices,
             end=self._records.last_at,
         )

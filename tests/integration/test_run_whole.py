@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -141,3 +142,16 @@ def test_wrong_requests_are_refused_before_anything_is_written(tmp_path: Path) -
     with pytest.raises(NotFoundError, match="no run in"):
         wiring.resume(place)
     assert not place.exists()
+
+
+def test_a_run_can_be_driven_from_within_a_loop_such_as_a_notebooks(done: tuple[RunReport, list[Snapshot]]) -> None:
+    async def cell() -> RunReport:
+        return wiring.resume(done[0].directory)
+
+    assert asyncio.run(cell()).outcome == "settled"
+
+
+def test_a_device_that_this_machine_cannot_play_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="at most 1"):
+        wiring.run([wiring.ask(small_job(), small_profile())], small_cluster(2.0), directory=tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -1,5 +1,6 @@
 """Where gangs run: processes of this machine. Importing this package does not need torch; starting a gang does."""
 
-from ignite_scheduler.executors.process import ProcessExecutor, Vitals, load_engine, notices
+from ignite_scheduler.executors.places import check_playable
+from ignite_scheduler.executors.process import ProcessExecutor, Vitals, load_engine
 
-__all__ = ["ProcessExecutor", "Vitals", "load_engine", "notices"]
+__all__ = ["ProcessExecutor", "Vitals", "check_playable", "load_engine"]

@@ -7,12 +7,12 @@ there, whatever split wrote it, and notes its plan and its processes in ``attemp
 only after every process of an older one is gone: those that this executor runs are killed and awaited, those that a
 dead driver left behind are ended by :mod:`~ignite_scheduler.executors.orphans`.
 
-Devices that are not in this machine are played by it (see :func:`notices`); the engine paces computing and transfers.
+Devices that are not in this machine are played by it (see :mod:`~ignite_scheduler.executors.places`); the engine
+paces computing and transfers.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -32,6 +32,7 @@ from ignite_scheduler.engine.saved import latest
 from ignite_scheduler.engine.specification import GangSpec, emulated
 from ignite_scheduler.errors import ExternalError, IgniteError, InputError
 from ignite_scheduler.executors import orphans
+from ignite_scheduler.executors.places import cuda_places, notices, on_real_devices
 from ignite_scheduler.formats.plan import plan_document
 from ignite_scheduler.model import Cluster, Job
 
@@ -105,6 +106,7 @@ class ProcessExecutor:
         self._directory_of = directory_of
         self._clock = clock
         self._progress_every = progress_every
+        self._places = cuda_places(cluster)
         self._attempts: dict[str, _Attempt] = {}
         self._next: dict[str, StartGang] = {}
 
@@ -186,7 +188,7 @@ class ProcessExecutor:
         plan = on_devices(command.candidate.plan, command.device_ids)
         write_document(own / "plan.json", plan_document(plan))
         write_document(directory / "plan.json", plan_document(plan))
-        return emulated(
+        played = emulated(
             self._jobs[command.job_id],
             plan,
             self._cluster,
@@ -194,6 +196,12 @@ class ProcessExecutor:
             epoch=command.epoch,
             resume=latest(directory),
         )
+        return on_real_devices(played, self._places)
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What a user should know of how this machine stands for the cluster."""
+        return notices(self._cluster, self._places)
 
 
 class _Attempt:
@@ -301,20 +309,3 @@ class _Attempt:
                 yield GangFailed(at=now, job_id=job_id, epoch=epoch, saved=report.saved, reason=reason, device=device)
             case _:
                 assert_never(report)
-
-
-def notices(cluster: Cluster) -> tuple[str, ...]:
-    """What a user should know of a run of this cluster on this machine: what is emulated, and where that is shaky."""
-    played = [device for device in cluster.devices if device.speed is not None]
-    if not played:
-        return ()
-    shown = ", ".join(f"{device.id} as {device.speed:g} of a core" for device in played)
-    said = [f"emulated on this machine: {shown}; links are paced by the cluster file"]
-    cores = os.cpu_count() or 1
-    wanted = sum(device.speed for device in played if device.speed is not None)
-    if wanted > cores * (1 + 1e-9):
-        said.append(
-            f"the emulated devices add up to {wanted:g} cores, this machine has {cores}: "
-            "when all of them work at once, steps take longer than planned"
-        )
-    return tuple(said)
