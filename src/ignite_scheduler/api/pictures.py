@@ -180,18 +180,29 @@ def _draw_lane(canvas: drawsvg.Drawing, lane: Lane, y: float, end: float, colour
             canvas.append(_text(bar.text, 11, x + width / 2, y + height / 2, text_anchor="middle", fill=fill))
 
 
-def _ticks(end: float, about: int = 8) -> list[float]:
-    raw = end / about
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(power * nice for nice in (1, 2, 2.5, 5, 10) if power * nice >= raw * (1 - 1e-9))
+_UNITS: Final = (("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
+_LONGEST_AXIS: Final = 12
+"""Ticks on one axis at most."""
+
+
+def _unit(end: float) -> tuple[str, float]:
+    return next((unit for unit in _UNITS if end >= 2 * unit[1]), _UNITS[-1])
+
+
+def _ticks(end: float) -> list[float]:
+    """Instants from 0 to ``end`` that are round numbers of the axis's unit."""
+    name, factor = _unit(end)
+    least = end / factor / _LONGEST_AXIS
+    power = 10.0 ** math.floor(math.log10(least))
+    rounds = (0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0) if name == "min" else (1.0, 2.0, 2.5, 5.0, 10.0)
+    steps = rounds if name == "min" else [power * round_number for round_number in rounds]
+    step = next((step for step in steps if step >= least * (1 - 1e-9)), steps[-1]) * factor
     return [step * index for index in range(math.floor(end / step * (1 + 1e-9)) + 1)]
 
 
 def _instant(instant: float, end: float) -> str:
-    for unit, factor in (("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3)):
-        if end >= 2 * factor:
-            return f"{instant / factor:g} {unit}"
-    return f"{instant * 1e6:g} µs"
+    name, factor = _unit(end)
+    return f"{instant / factor:g} {name}"
 
 
 def job_colours(jobs: Iterable[str]) -> dict[str, str]:
