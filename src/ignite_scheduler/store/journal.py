@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -102,7 +103,7 @@ class SqlJournal:
             "job_id": getattr(event, "job_id", None),
             "body": _dump(JOURNAL_CODEC.encode_event(event)),
         }
-        with self._engine.begin() as connection:
+        with self._writing() as connection:
             connection.execute(_events.insert(), row)
         self._last += 1
         return self._last
@@ -113,10 +114,25 @@ class SqlJournal:
             raise InvariantError(f"expected an event of the journal (1 to {self._last}), found {sequence}")
         text = _dump([JOURNAL_CODEC.encode_command(command) for command in commands])
         try:
-            with self._engine.begin() as connection:
+            with self._writing() as connection:
                 connection.execute(_decisions.insert(), {"sequence": sequence, "commands": text})
         except sa.exc.IntegrityError as error:
             raise InvariantError(f"event {sequence} is already decided") from error
+
+    @contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        """One transaction.
+
+        Raises
+        ------
+        ExternalError
+            The disk is full, or the database is gone.
+        """
+        try:
+            with self._engine.begin() as connection:
+                yield connection
+        except sa.exc.OperationalError as error:
+            raise ExternalError(f"the journal at {self._engine.url} cannot be written: {error.orig}") from error
 
     def records(self) -> Iterator[Record]:
         """All records, oldest first, read a page at a time: the journal may be appended to meanwhile."""

@@ -73,3 +73,17 @@ def test_a_writer_that_is_killed_leaves_a_journal_with_all_that_it_had_said(tmp_
     assert {record.event.at for record in records} == {1.0}
     assert journal.append_event(TimerFired(at=3.0, timer_id="z")) == len(records) + 1
     journal.close()
+
+
+def test_a_full_disk_is_an_error_of_the_world_and_leaves_what_was_written_before(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    limited = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))\n" + WRITES_FOR_EVER
+    done = subprocess.run(
+        [sys.executable, "-c", limited, str(path)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert "ExternalError: the journal at sqlite:///" in done.stderr
+    said = int(done.stdout.split()[-1])
+    journal = SqlJournal.at(path)
+    assert len(list(journal.records())) >= said
+    journal.close()
