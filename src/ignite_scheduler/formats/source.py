@@ -68,7 +68,12 @@ def dotted(place: Place) -> str:
     """
     text = ""
     for part in place:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            name = str(part)  # a key of YAML may be any scalar
+            shown = name if name.isprintable() else repr(name)
+            text += f".{shown}" if text else shown
     return text
 
 

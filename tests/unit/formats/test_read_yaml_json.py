@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ignite_scheduler.errors import DocumentError, NotFoundError
+from ignite_scheduler.formats import load_cluster
 from ignite_scheduler.formats.source import (
     MAX_YAML_BYTES,
     dotted,
@@ -158,3 +159,14 @@ def test_json_may_stand_in_a_yaml_file(tmp_path: Path) -> None:
 def test_a_place_as_text() -> None:
     assert dotted(("nodes", 0, "devices", 1, "memory")) == "nodes[0].devices[1].memory"
     assert dotted((3, "a")) == "[3].a"
+    assert dotted(("a", "b\nc")) == "a.'b\\nc'"
+
+
+@pytest.mark.parametrize("key", ["~", "1.5", "true", "'a\\nb'", '"a\\nb"'])
+def test_an_odd_key_is_told_on_one_line(tmp_path: Path, key: str) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(f"version: 1\nname: c\n{key}: 1\nnodes: []\n")
+    with pytest.raises(DocumentError, match="unknown key") as caught:
+        load_cluster(path)
+    assert caught.value.line == 3
+    assert str(caught.value).isprintable()

@@ -52,7 +52,8 @@ class Shape(BaseModel):
             advice = cls.hints.get(key) or (f"did you mean {near!r}?" if near else f"known keys: {', '.join(known)}")
             if key not in cls.hints and "" in cls.hints:
                 advice += f"; {cls.hints['']}"
-            raise PydanticCustomError("unknown_key", "unknown key '{key}'; {advice}", {"key": key, "advice": advice})
+            shown = {"key": key, "shown": repr(key)[:60], "advice": advice}
+            raise PydanticCustomError("unknown_key", "unknown key {shown}; {advice}", shown)
         return data
 
 
@@ -72,8 +73,23 @@ class Checked:
         return dict(self.schema)
 
 
+MAX_BITS: Final = 63
+"""What a whole number may have; no count of ours comes near it."""
+MAX_NUMBER_BITS: Final = 1000
+"""What a number written without a point may have, to fit a float."""
+
+
+def _check_size(value: object, max_bits: int) -> None:
+    if isinstance(value, int) and value.bit_length() > max_bits:
+        raise ValueError(f"expected a number of at most {max_bits} bits, found one of {value.bit_length()} bits")
+
+
 def _quantity(parse: Callable[[object], float], *examples: str) -> Checked:
-    return Checked(parse, {"type": "string", "examples": list(examples), "description": "a number and its unit"})
+    def check(value: object) -> float:
+        _check_size(value, MAX_NUMBER_BITS)
+        return parse(value)
+
+    return Checked(check, {"type": "string", "examples": list(examples), "description": "a number and its unit"})
 
 
 Memory = Annotated[float, _quantity(units.parse_memory, "40GiB", "64GB")]
@@ -89,6 +105,7 @@ def number(value: object, *, above: float | None = None, least: float | None = N
     limit = f" above {above:g}" if above is not None else f" of at least {least:g}" if least is not None else ""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"expected a number{limit}, found {_found(value)}")
+    _check_size(value, MAX_NUMBER_BITS)
     if not math.isfinite(value):
         raise ValueError(f"expected a finite number{limit}, found {value}")
     if (above is not None and value <= above) or (least is not None and value < least):
@@ -101,6 +118,7 @@ def whole(value: object, least: int | None = None) -> int:
     limit = f" of at least {least}" if least is not None else ""
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"expected a whole number{limit}, found {_found(value)}")
+    _check_size(value, MAX_BITS)
     if least is not None and value < least:
         raise ValueError(f"expected a whole number{limit}, found {value}")
     return value
@@ -112,7 +130,8 @@ def _found(value: object) -> str:
     if isinstance(value, dict | list):
         noun = "mapping" if isinstance(value, dict) else "list"
         return f"a {noun}" if value else f"an empty {noun}"
-    return repr(value)
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"
 
 
 Number = Annotated[float, Checked(number, {"type": "number"})]
