@@ -162,3 +162,19 @@ def normalised(width: int = 16) -> nn.Sequential:
         nn.ReLU(inplace=True),
         nn.Linear(width, 4),
     )
+
+
+class _Distorted:
+    """Rows with noise drawn at each reading, and a target that follows from the noisy row."""
+
+    def __len__(self) -> int:
+        return 24
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        row = torch.full((16,), index / 24) + torch.randn(16)
+        return row, (row[0] > 0).to(torch.int64)
+
+
+def distorted() -> _Distorted:
+    """Samples that differ at each reading by torch's random numbers."""
+    return _Distorted()

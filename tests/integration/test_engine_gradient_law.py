@@ -44,6 +44,7 @@ JOBS: dict[str, Job] = {
     "dropout": make_job(args={"dropout": 0.3}),
     "tuples": make_job("field_models:branching"),
     "tied": make_job("field_models:tied", "field_models:tokens"),
+    "distorted-data": make_job("field_models:perceptron", "field_models:distorted", args={"dropout": 0.3}),
     "batch-norm": make_job("field_models:normalised"),
 }
 

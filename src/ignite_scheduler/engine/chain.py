@@ -91,7 +91,7 @@ class StageModule:
         with drawing(seed, step, samples):
             for name, layer in self.layers.named_children():
                 if training:
-                    _reseed(f"{seed}/{step}/{first}/{name}", samples.device)
+                    seed_random_numbers(f"{seed}/{step}/{first}/{name}", samples.device)
                 value = self._call(name, layer, value)
         return (value,) if isinstance(value, Tensor) else value
 
@@ -120,7 +120,8 @@ class StageModule:
         return result
 
 
-def _reseed(key: str, device: torch.device) -> None:
+def seed_random_numbers(key: str, device: torch.device) -> None:
+    """Let torch's random numbers in this process start from ``key``."""
     number = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "little") >> 1
     torch.default_generator.manual_seed(number)
     if device.type == "cuda":

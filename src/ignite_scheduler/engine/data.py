@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ignite_scheduler import zoo
+from ignite_scheduler.engine.chain import seed_random_numbers
 from ignite_scheduler.errors import InputError
 from ignite_scheduler.model import Job, Reference
 
@@ -62,13 +63,17 @@ class Samples:
     def __len__(self) -> int:
         return len(self._dataset)
 
-    def inputs(self, indices: Tensor) -> tuple[Tensor, ...]:
-        """Inputs of these samples: one tensor, or several where a sample's input is a tuple."""
-        return self._stack([self._dataset[int(i)][0] for i in indices])
+    def read(self, indices: Tensor, key: str) -> tuple[tuple[Tensor, ...], Tensor]:
+        """Inputs and targets of these samples; several inputs where a sample's input is a tuple.
 
-    def targets(self, indices: Tensor) -> Tensor:
-        """Targets of these samples."""
-        return self._stack([self._dataset[int(i)][1] for i in indices])[0]
+        Random numbers that a data set draws (to distort an image, say) start from ``key`` and the sample's place in the
+        batch: ranks that read inputs and targets apart see the same samples, and a resumed run sees them again.
+        """
+        items = []
+        for place, index in enumerate(indices.tolist()):
+            seed_random_numbers(f"{key}/{place}", self._device)
+            items.append(self._dataset[index])
+        return self._stack([item[0] for item in items]), self._stack([item[1] for item in items])[0]
 
     def _stack(self, items: list[Any]) -> tuple[Tensor, ...]:
         columns = zip(*items, strict=True) if isinstance(items[0], tuple | list) else [items]

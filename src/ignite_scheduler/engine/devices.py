@@ -138,7 +138,8 @@ class MemoryWatch:
 
     def check(self, stage_index: int) -> None:
         """Raise DeviceMemoryError if the rank holds more than its device has."""
-        limit, resident = self._device.memory, resident_bytes()
+        limit = self._device.memory
+        resident = None if limit is None else resident_bytes()
         if limit is None or resident is None or self._baseline is None or resident - self._baseline <= limit:
             return
         raise DeviceMemoryError(

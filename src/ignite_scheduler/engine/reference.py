@@ -54,7 +54,7 @@ def train(job: Job, steps: int, microbatches: tuple[int, ...] | None = None) -> 
     with _one_thread():
         for step in range(steps):
             indices = order.indices(step)
-            inputs, targets = data.inputs(indices), data.targets(indices)
+            inputs, targets = data.read(indices, f"{job.seed}/{step}")
             value = 0.0
             for start, end in _slices(microbatches or (len(indices),)):
                 samples = torch.arange(start, end)

@@ -43,7 +43,7 @@ def first_gradients(seat: Seat, spec: GangSpec) -> tuple[float, dict[str, Any]]:
     stages = cut(chain, [stage.layers for stage in plan.stages])
     data = Samples(job.data, dtype=dtype, device=torch.device("cpu"), owner=job.name)
     indices = SampleOrder(num_samples=len(data), batch=job.batch.total, seed=job.seed).indices(0)
-    (inputs,), targets = data.inputs(indices), data.targets(indices)
+    (inputs,), targets = data.read(indices, f"{job.seed}/0")
     loss, total = zoo.loss(job.loss), job.batch.total
 
     schedule = make_schedule(plan.schedule, plan.num_stages, count)

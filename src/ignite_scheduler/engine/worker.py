@@ -150,11 +150,15 @@ class Worker:
         return summed.item() / len(self._held)
 
     def _batch(self, indices: Tensor, microbatches: tuple[int, ...], step: int, data: Samples) -> Batch:
+        first, last = self.executor.holds_first, self.executor.holds_last
+        if not (first or last):
+            return Batch(step=step, microbatches=microbatches)
+        inputs, targets = data.read(indices, f"{self.job.seed}/{step}")
         return Batch(
             step=step,
             microbatches=microbatches,
-            inputs=data.inputs(indices) if self.executor.holds_first else None,
-            targets=data.targets(indices) if self.executor.holds_last else None,
+            inputs=inputs if first else None,
+            targets=targets if last else None,
         )
 
 
