@@ -84,7 +84,7 @@ def text(*parts: object) -> str:
         "energy 2 kWh",
         "lab2/slow-0: with one layer on it the best step is 10s",
         "lab2/box sets the pace",
-        "micro=4, stages=2",
+        "resolved: micro=4",
         "+50.0 %",
     ],
 )
@@ -92,8 +92,11 @@ def test_a_plan_says(word: str) -> None:
     assert word in text(*plan_table.plan_parts(PLAN, currency="EUR"))
 
 
-def test_the_wide_form_names_every_layer() -> None:
-    assert "l0, l1, l2, l3, l4" in text(*plan_table.plan_parts(PLAN, currency=None, wide=True))
+def test_the_wide_form_names_every_layer_and_value() -> None:
+    shown = text(*plan_table.plan_parts(PLAN, currency=None, wide=True))
+
+    assert "l0, l1, l2, l3, l4" in shown
+    assert "micro=4, stages=2" in shown
 
 
 def test_a_proven_plan_says_so() -> None:
