@@ -33,7 +33,7 @@ def main(verb: str, directory: Path) -> None:
             wiring.ask(small_job(name, steps=STEPS, every=50, max_devices=1), small_profile(), submitted=0.3 * number)
             for number, name in enumerate(JOBS)
         ]
-        report = wiring.run(jobs, small_cluster(0.5, 0.5), directory=directory, policy="fifo", watch=watch)
+        report = wiring.run(jobs, small_cluster(0.5, 0.5), directory=directory, watch=watch)
     else:
         report = wiring.resume(directory, watch=watch)
     say({"outcome": report.outcome, "states": {job.job_id: job.state for job in report.jobs}})

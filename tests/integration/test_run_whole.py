@@ -36,7 +36,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunReport, list[Snap
         wiring.ask(small_job("too late", steps=STEPS, deadline=0.01), small_profile(), submitted=0.3),
     ]
     seen: list[Snapshot] = []
-    report = wiring.run(jobs, small_cluster(0.5, 0.5), directory=directory, policy="fifo", watch=seen.append)
+    report = wiring.run(jobs, small_cluster(0.5, 0.5), directory=directory, watch=seen.append)
     return report, seen
 
 
