@@ -55,7 +55,7 @@ def sentence(job: JobView, now: float) -> str:
     """How a job stands, in words."""
     parts = [str(job.state)]
     if job.device_ids:
-        parts.append(f"on {', '.join(job.device_ids)}")
+        parts.append(f"on {placement(job)}")
     if job.pace is not None and job.work > 0:
         parts.append(f"step {job.done:.0f} of {job.work:.0f}")
         if job.pace.loss is not None:
@@ -68,11 +68,22 @@ def sentence(job: JobView, now: float) -> str:
     return ", ".join(parts)
 
 
+def placement(job: JobView) -> str:
+    """Layers at each device held, and the schedule where there is one: ``5@n/x │ 3@n/y, 1f1b ×8``."""
+    if job.plan is None or len(job.plan.stages) != len(job.device_ids):
+        return ", ".join(job.device_ids)
+    pairs = zip(job.plan.stages, job.device_ids, strict=True)
+    stages = " │ ".join(f"{len(stage.layers)}@{device}" for stage, device in pairs)
+    return f"{stages}, {job.plan.schedule} ×{len(job.plan.microbatches)}"
+
+
 def eta(job: JobView, now: float) -> str:
     """What is foretold of a job: time left, ``estimating``, or the time until it starts; empty if nothing can be."""
     if job.finished is not None:
         return f"took {seconds(job.finished - job.submitted)}"
     if job.pace is not None:
+        if job.done >= job.work:
+            return "finishing"
         return "estimating" if job.pace.remaining is None else f"{seconds(job.pace.remaining)} left"
     if job.start is not None and job.started is None and job.start > now and not job.device_ids:
         return f"starts in {seconds(job.start - now)}"
@@ -89,7 +100,7 @@ def live_view(seen: Snapshot) -> RenderableType:
         [
             escape(job.job_id),
             _coloured(str(job.state)),
-            escape(", ".join(job.device_ids) or ("" if job.reason is None else job.reason.text)),
+            escape(placement(job) or ("" if job.reason is None else job.reason.text)),
             ProgressBar(total=job.work or 1, completed=job.done, width=PROGRESS_WIDTH),
             f"{job.done:.0f}/{job.work:.0f}",
             "" if job.pace is None else seconds(job.pace.step),
@@ -102,7 +113,7 @@ def live_view(seen: Snapshot) -> RenderableType:
         [escape(name), "arriving", f"in {seconds(max(0.0, at - seen.now))}", "", "", "", "", ""]
         for name, at in seen.arriving
     ]
-    columns = ["job", "state", "devices", "progress", "steps", "step", "loss", "outlook"]
+    columns = ["job", "state", "plan", "progress", "steps", "step", "loss", "outlook"]
     fleet = "   ".join(f"{device} [bold]{escape(job or '·')}[/]" for device, job in seen.holders.items())
     head = f"{seconds(seen.now)}   {fleet}" + ("   [yellow]saving and stopping[/]" if seen.stopping else "")
     return Group(head, "", table(columns, rows, right="456"))

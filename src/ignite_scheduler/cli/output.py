@@ -16,6 +16,8 @@ FORMATS: Final = ("table", "wide", "json", "yaml")
 PLAIN_WIDTH: Final = 160
 """Columns of a table that no terminal bounds (a pipe, a file)."""
 BAR_WIDTH: Final = 10
+IN_MINUTES: Final = 600.0
+"""From this many seconds on people read minutes more easily."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -108,7 +110,11 @@ def seconds(value: float | None) -> str:
     """
     from ignite_scheduler.units import format_duration
 
-    return "–" if value is None else format_duration(value)
+    if value is None:
+        return "–"
+    if value == 0 or 60 <= value < IN_MINUTES:
+        return f"{value:.3g}s"
+    return format_duration(value)
 
 
 def percent(value: float | None, digits: int = 1) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ignite_scheduler.control import FINAL, HOLDING, Controller, State, forecast
 from ignite_scheduler.daemon.story import JobStory
+from ignite_scheduler.model import Plan
 from ignite_scheduler.policy.view import Reason
 
 
@@ -25,7 +26,7 @@ class JobView:
     """One job now. Times are seconds since the run's origin.
 
     ``start``, ``finish_low`` and ``finish_high`` are foretold from the present state; None where nothing can be said.
-    ``pace`` is None while no gang works.
+    ``pace`` is None while no gang works. ``plan`` is that of the gang; its devices stand for ``device_ids``, in order.
     """
 
     job_id: str
@@ -42,6 +43,7 @@ class JobView:
     finish_low: float | None
     finish_high: float | None
     pace: Pace | None
+    plan: Plan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +101,7 @@ def snapshot(
                 finish_low=low,
                 finish_high=high,
                 pace=pace,
+                plan=record.gang.candidate.plan if held and record.gang is not None else None,
             )
         )
     return Snapshot(now=now, jobs=tuple(views), arriving=arriving, holders=holders, stopping=stopping)
