@@ -123,9 +123,9 @@ class Trainer:
         began = time.monotonic()
         worker = self._worker
         loss = worker.accumulate(step)
-        with worker.device.action() as finish:
-            total = worker.post_sum(loss, float(self._request.stop), float(self._request.save))
-            worker.update(step, total)
+        computed = time.monotonic()
+        total = worker.post_sum(loss, float(self._request.stop), float(self._request.save))
+        worker.update(step, total)
         ended = time.monotonic()
         self._recent.append(
             MeasuredStep(
@@ -134,7 +134,7 @@ class Trainer:
                 end=ended,
                 intervals=tuple(worker.executor.intervals),
                 transfers=tuple(worker.transport.transfers),
-                finish=(finish.start, finish.end),
+                finish=(computed, ended),
             )
         )
         evaluation = self._spec.job.evaluate

@@ -125,15 +125,19 @@ class Worker:
 
     def post_sum(self, loss: float, *more: float) -> Sum:
         """Begin to add up [loss, squared norm, *more] over all ranks."""
-        square = squared_norm(self._tied.counted(self.parameters))
+        with self.device.action():
+            square = squared_norm(self._tied.counted(self.parameters))
         values = torch.tensor([loss, square, *more], dtype=torch.float64, device=self._place)
         return Sum(values=values, work=dist.all_reduce(values, group=self.group, async_op=True))
 
     def update(self, step: int, total: Sum) -> None:
         """Clip if the job says so (which needs the norm and so waits for all), then move the weights."""
-        if self.job.gradient_clip is not None:
-            clip(self.parameters, math.sqrt(total.wait()[1]), self.job.gradient_clip)
-        self.rule.apply(learning_rate(self.job.lr_schedule, self.job.optimizer.lr, step, self.total))
+        limit = self.job.gradient_clip
+        norm = None if limit is None else math.sqrt(total.wait()[1])
+        with self.device.action():
+            if limit is not None and norm is not None:
+                clip(self.parameters, norm, limit)
+            self.rule.apply(learning_rate(self.job.lr_schedule, self.job.optimizer.lr, step, self.total))
 
     def evaluate(self) -> float:
         """Mean loss over all held-out samples, in batches like those of training."""
