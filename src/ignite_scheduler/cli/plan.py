@@ -126,9 +126,9 @@ def _refusal_text(answer: Infeasible) -> str:
     from ignite_scheduler.units import format_memory
 
     parts = [f"cannot be planned: {answer.text}"]
-    if answer.shortfall is not None:
+    if answer.shortfall is not None and format_memory(answer.shortfall) not in answer.text:
         parts.append(f"{format_memory(answer.shortfall)} of memory are missing")
-    if answer.earliest_finish is not None:
+    if answer.earliest_finish is not None and seconds(answer.earliest_finish) not in answer.text:
         parts.append(f"the earliest finish is {seconds(answer.earliest_finish)} after submission")
     return "; ".join(parts)
 
