@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import multiprocessing.connection
 import shutil
-import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -27,8 +26,9 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, Final, Literal
 
+from ignite_scheduler.engine.blame import Trouble, find_cause
 from ignite_scheduler.engine.processes import fork, meeting_point, new_scope
-from ignite_scheduler.engine.rank import Stop, Trouble, main
+from ignite_scheduler.engine.rank import Stop, main
 from ignite_scheduler.engine.reports import Ending, Failed, Finished, Report, Saved, Started, Stopped
 from ignite_scheduler.engine.saved import saved_steps
 from ignite_scheduler.engine.specification import WIRES, GangSpec
@@ -183,34 +183,20 @@ class Gang:
             self._read()
             self._end(self._verdict())
 
-    def _verdict(self) -> Failed:
-        for rank, trouble in sorted(self._troubles.items()):
-            if trouble.kind != "peer":
-                return self._failed(rank, trouble.reason, trouble.kind, trouble.layer)
+    def _verdict(self) -> Ending:
         codes = [process.exitcode for process in self._processes]
-        for rank, code in enumerate(codes):
-            if code is not None and code < 0:
-                with suppress(ValueError):
-                    return self._failed(rank, f"died: signal {-code} ({signal.Signals(-code).name})", "device")
-                return self._failed(rank, f"died: signal {-code}", "device")
-        for rank, code in enumerate(codes):
-            if code and rank not in self._troubles:
-                return self._failed(rank, f"exited with status {code} without a word", "device")
-        witness, trouble = next(iter(self._troubles.items()))
-        suspects = [t.peer for t in self._troubles.values() if t.peer is not None and t.peer not in self._troubles]
-        if suspects:
-            return self._failed(suspects[0], f"fell silent, says rank {witness}: {trouble.reason}", "device")
-        return self._failed(witness, trouble.reason, "device")
-
-    def _failed(self, rank: int, reason: str, fault: Literal["device", "job"], layer: str | None = None) -> Failed:
-        device = self.spec.devices[rank].id
+        cause = find_cause(codes, self._troubles)
+        lost = self._troubles.get(cause.rank)
+        if self._said is not None and lost is not None and lost.kind == "peer":
+            return self._said  # all was done and saved; who was last to leave found the others gone
+        device = self.spec.devices[cause.rank].id
         return Failed(
-            reason=f"rank {rank} on {device}: {reason}",
-            fault=fault,
+            reason=f"rank {cause.rank} on {device}: {cause.reason}",
+            fault=cause.fault,
             saved=self._saved,
-            rank=rank,
+            rank=cause.rank,
             device=device,
-            layer=layer,
+            layer=cause.layer,
         )
 
     def _end(self, ending: Ending) -> None:

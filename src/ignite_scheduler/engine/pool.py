@@ -14,7 +14,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
-from ignite_scheduler.engine.processes import fork, meeting_point, new_scope
+from ignite_scheduler.engine.processes import fork, meeting_point, new_scope, use_loopback
 from ignite_scheduler.errors import ExternalError, IgniteError, InputError
 
 
@@ -99,7 +99,7 @@ def _serve(rank: int, size: int, pipe: Connection, port: int, scope: str, timeou
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     logging.getLogger("torch.distributed").setLevel(logging.ERROR)
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    use_loopback()
     wait = timedelta(seconds=timeout)
     store = PrefixStore(scope, TCPStore("127.0.0.1", port, is_master=False, timeout=wait))
     dist.init_process_group("gloo", store=PrefixStore("group", store), rank=rank, world_size=size, timeout=wait)

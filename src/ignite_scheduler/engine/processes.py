@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any, Final
 
 from ignite_scheduler.errors import ExternalError
@@ -39,6 +40,12 @@ def meeting_point() -> int:
             _store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=60))
         port: int = _store.port
         return port
+
+
+def use_loopback() -> None:
+    """Let gloo of this process talk over the loopback interface: all ranks are on this machine."""
+    if Path("/sys/class/net/lo").exists():  # elsewhere it bears another name, and gloo finds it by the host's
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
 
 
 def new_scope(name: str) -> str:

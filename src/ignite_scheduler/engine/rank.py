@@ -13,8 +13,10 @@ import traceback
 from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing.connection import Connection
-from typing import Final, Literal
+from typing import Final
 
+from ignite_scheduler.engine.blame import Trouble
+from ignite_scheduler.engine.processes import use_loopback
 from ignite_scheduler.engine.reports import Report
 from ignite_scheduler.engine.specification import GangSpec
 
@@ -29,17 +31,6 @@ class Stop:
     """From the supervisor: stop at the next common step boundary."""
 
     save: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
-    """From a rank: why it ends. ``kind`` ``peer`` means that the cause lies elsewhere."""
-
-    kind: Literal["job", "device", "peer"]
-    reason: str
-    layer: str | None = None
-    peer: int | None = None
-    """The rank that fell silent, where it is known."""
 
 
 FromRank = Report | Trouble
@@ -87,7 +78,7 @@ def _join(spec: GangSpec, rank: int, port: int, scope: str) -> object:
     import torch.distributed as dist
     from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    use_loopback()
     timeout = timedelta(seconds=spec.timeout)
     store = PrefixStore(scope, TCPStore("127.0.0.1", port, is_master=False, timeout=timeout))
     if spec.devices[rank].place.startswith("cuda"):
