@@ -337,7 +337,8 @@ class _Session:
             policy=self._request.policy,
             directory=self._place.root,
             jobs=tuple(
-                job_report(story, self._controller, self._place.job(job_id)) for job_id, story in stories.items()
+                job_report(story, self._controller, self._place.job(job_id), outcome)
+                for job_id, story in stories.items()
             ),
             bars=bars(stories.values(), self._records.last_at),
             notices=self._executor.notices,

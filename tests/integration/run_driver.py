@@ -36,7 +36,9 @@ def main(verb: str, directory: Path) -> None:
         report = wiring.run(jobs, small_cluster(0.5, 0.5), directory=directory, watch=watch)
     else:
         report = wiring.resume(directory, watch=watch)
-    say({"outcome": report.outcome, "states": {job.job_id: job.state for job in report.jobs}})
+    reasons = {job.job_id: job.reason and job.reason.code for job in report.jobs}
+    states = {job.job_id: job.state for job in report.jobs}
+    say({"outcome": report.outcome, "states": states, "reasons": reasons})
 
 
 if __name__ == "__main__":

@@ -125,7 +125,9 @@ def test_interrupts_from_the_terminal_save_once_and_kill_twice(tmp_path: Path, d
     first = drivers.start("run", tmp_path / "run")
     first.until_done(60)
     os.killpg(first.process.pid, signal.SIGINT)  # a terminal sends it to every process of the group
-    assert first.last_line()["outcome"] == "interrupted"
+    said = first.last_line()
+    assert said["outcome"] == "interrupted"
+    assert set(said["reasons"].values()) == {"interrupted"}
     stories = Chronicle(records(tmp_path / "run")).jobs
     saved = {job_id: story.done for job_id, story in stories.items()}
     assert sum(saved.values()) >= 60

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from ignite_scheduler.control import Controller, Promise, State
+from ignite_scheduler.control import FINAL, Controller, Promise, State
 from ignite_scheduler.daemon.placement import on_devices
 from ignite_scheduler.daemon.shell import Outcome
 from ignite_scheduler.daemon.story import Attempt, JobStory
@@ -22,6 +22,8 @@ from ignite_scheduler.policy.view import Reason
 
 WARM_UP: Final = 5
 """Steps at the start of each attempt that do not count as measured."""
+
+_CUT_SHORT: Final = Reason(code="interrupted", text="the run was interrupted; continue it with --resume")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,13 +108,14 @@ class RunReport:
         return all(job.state is State.FINISHED for job in self.jobs)
 
 
-def job_report(story: JobStory, controller: Controller, directory: Path) -> JobReport:
-    """The report of one job that the controller knows."""
+def job_report(story: JobStory, controller: Controller, directory: Path, outcome: Outcome) -> JobReport:
+    """The report of one job that the controller knows, at the end of a run that ended so."""
     record = controller.job(story.job_id)
+    cut_short = outcome in ("interrupted", "killed") and record.state not in FINAL
     return JobReport(
         story=story,
         state=record.state,
-        reason=controller.reason(story.job_id),
+        reason=_CUT_SHORT if cut_short else controller.reason(story.job_id),
         refused=record.rejection,
         promise=controller.promises.get(story.job_id),
         plans=tuple(plan for plan in map(plan_of, story.attempts) if plan is not None),
