@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from ignite_scheduler.control.commands import PlanJob
+from ignite_scheduler.errors import InputError
 from ignite_scheduler.model import Cluster, Infeasible
 from ignite_scheduler.planner import Problem, catalogue
 from ignite_scheduler.policy.candidates import Candidate, candidates_of_plans
@@ -39,12 +40,14 @@ class CataloguePlanning:
     async def candidates(self, command: PlanJob) -> tuple[Candidate, ...] | Infeasible:
         """Candidates over the devices that the command names, or why there are none."""
         loop = asyncio.get_running_loop()
-        work: Callable[[], tuple[Candidate, ...] | Infeasible] = lambda: self._search(command)  # noqa: E731
-        return await loop.run_in_executor(self._thread, work)
+        return await loop.run_in_executor(self._thread, self._search, command)
 
     def _search(self, command: PlanJob) -> tuple[Candidate, ...] | Infeasible:
         problem = replace(self._problems[command.job_id], devices=command.device_ids)
-        found = catalogue(problem)
+        try:
+            found = catalogue(problem)
+        except InputError as error:  # what is wrong with one job must not end the others
+            return Infeasible(code="input", text=str(error))
         if isinstance(found, Infeasible):
             return found
         return candidates_of_plans(found, self._cluster, self._pools)
