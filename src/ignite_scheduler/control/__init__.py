@@ -1,7 +1,8 @@
 """The multi-job scheduler: events, commands, state, transition table, ``handle(event) → commands``, invariants."""
 
-from ignite_scheduler.control.controller import Controller, Options
+from ignite_scheduler.control.controller import Controller
 from ignite_scheduler.control.forecast import forecast
+from ignite_scheduler.control.options import Options
 from ignite_scheduler.control.records import Gang, JobRecord, Promise
 from ignite_scheduler.control.states import FINAL, HOLDING, TRANSITIONS, State
 

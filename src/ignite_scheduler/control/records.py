@@ -7,6 +7,7 @@ from typing import Literal
 
 from ignite_scheduler.control.events import JobSubmitted
 from ignite_scheduler.control.states import State
+from ignite_scheduler.errors import InvariantError
 from ignite_scheduler.model import Infeasible
 from ignite_scheduler.policy.candidates import Candidate
 from ignite_scheduler.policy.view import Reason
@@ -66,6 +67,13 @@ class JobRecord:
     def job_id(self) -> str:
         """Id of the job."""
         return self.spec.job_id
+
+    @property
+    def held(self) -> Gang:
+        """The gang that holds devices; InvariantError if there is none."""
+        if self.gang is None:
+            raise InvariantError(f"job {self.job_id!r} ({self.state}) holds no devices")
+        return self.gang
 
     @property
     def remaining(self) -> float:

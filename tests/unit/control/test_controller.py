@@ -124,7 +124,7 @@ def test_cancel_in_each_state(how):
         desk.run("j")
     if how == "stopping":
         desk.say(NodeLost(at=1, node="b"))  # not on j
-        desk.controller._stop(desk.controller.job("j"), "preempted", 1.0)
+        desk.controller._life.stop(desk.controller.job("j"), "preempted", 1.0)
     if how == "finished":
         desk.say(GangFinished(at=1, job_id="j", epoch=1))
     assert desk.state("j") == how
