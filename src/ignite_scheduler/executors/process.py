@@ -222,6 +222,7 @@ class _Attempt:
         self._gang = gang
         self._refusal = refusal
         self._progress_every = progress_every
+        self._noted = False
         self._steps = StepClock()
         self._pause = 0.0  # seconds of checkpoint for each step
         self._done = self._saved = int(command.saved)
@@ -262,10 +263,17 @@ class _Attempt:
             reason = self._refusal or "could not be started"
             yield GangFailed(at=now, job_id=job_id, epoch=epoch, saved=self._saved, reason=reason)
             return
+        self._note_processes(self._gang)
         for report in self._gang.poll():
             yield from self._translate(report, now)
         if not self.ended and now - self._told_at >= self._progress_every:
             yield from self._progress(now)
+
+    def _note_processes(self, gang: Gang) -> None:
+        """Write down the ranks as soon as all of them exist, long before they say so themselves."""
+        if not self._noted and len(gang.process_ids) == len(gang.spec.devices):
+            orphans.note(self._directory, gang.process_ids)
+            self._noted = True
 
     def _progress(self, now: float) -> Iterator[GangProgressed]:
         """Where the gang stands, if that was not told yet."""
@@ -287,7 +295,6 @@ class _Attempt:
             case Started():
                 self._done = self._saved = report.done
                 self._total = report.total
-                orphans.note(self._directory, report.process_ids)
                 yield GangStarted(at=now, job_id=job_id, epoch=epoch)
             case Progressed():
                 self._done, self._loss = report.done, report.loss
