@@ -1,6 +1,7 @@
 """Unlike devices and slow links, played by this machine: what the measured timeline must show, whatever the load."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from engine_cases import make_job, make_plan, make_spec
 
 from ignite_scheduler.engine import reference
 from ignite_scheduler.engine.gang import Gang
-from ignite_scheduler.engine.reports import Finished
+from ignite_scheduler.engine.groups import open_group
+from ignite_scheduler.engine.reports import Failed, Finished
 from ignite_scheduler.engine.specification import RankDevice
-from ignite_scheduler.model import Job, Link, Plan
+from ignite_scheduler.model import Job, Link, Plan, Reference
 
 pytestmark = pytest.mark.torch
 
@@ -99,3 +101,35 @@ def test_tied_weights_wait_for_their_emulated_exchange(tmp_path: Path) -> None:
     assert updates[0] >= ends["0B0"] + exchange
     assert updates[2] >= ends["0B0"] + exchange
     assert updates[1] < updates[0], "who shares nothing does not wait"
+
+
+def test_control_groups_play_slow_devices_where_they_may_be_made(tmp_path: Path) -> None:
+    """…and change no number either; where they may not be made, ranks are paced and say so."""
+    job = make_job(steps=4)
+    devices = (RankDevice(id="rank-0"), RankDevice(id="rank-1", speed=0.5, memory=4e9))
+    train(job, make_plan(job, [3, 2], [4, 4]), tmp_path, devices=devices, emulation="groups")
+    document = json.loads((tmp_path / "timeline.json").read_text())
+    fast, slow = (device["description"] for device in document["devices"])
+    assert fast == "CPU, one thread"
+    assert slow in {
+        "CPU, one thread held to 0.5 of a core by a control group (emulated)",
+        "CPU, one thread paced to 0.5 of a core (emulated)",
+    }
+    losses = [json.loads(line)["loss"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert losses == list(reference.train(job, 4, (4, 4)).losses)
+    assert not list(Path("/sys/fs/cgroup").glob("*/ignite-*")), "no group is left behind"
+
+
+def test_the_kernel_ends_a_rank_that_outgrows_its_device(tmp_path: Path) -> None:
+    probe = open_group("ignite-probe", speed=None, memory=1e9)
+    if probe is None:
+        pytest.skip("no right to make control groups here")
+    probe.remove()
+    job = make_job(args={"width": 2500, "depth": 3}, steps=1000)
+    job = replace(job, data=Reference(module="field_models:rows", args={"width": 2500}))
+    devices = (RankDevice(id="rank-0"), RankDevice(id="rank-1", memory=40e6))
+    gang = Gang.start(make_spec(job, make_plan(job, [2, 2], [4, 4]), tmp_path, devices=devices, emulation="groups"))
+    *_, ending = gang.wait(60)
+    assert isinstance(ending, Failed)
+    assert (ending.device, ending.fault) == ("rank-1", "device")
+    assert ending.reason == "rank 1 on rank-1: out of memory, died: signal 9 (SIGKILL)"

@@ -76,6 +76,18 @@ class CpuDevice(ComputeDevice):
         return "CPU, one thread"
 
 
+class HeldDevice(CpuDevice):
+    """One thread that a control group holds to ``speed`` cores."""
+
+    def __init__(self, speed: float) -> None:
+        super().__init__("cpu")
+        self.speed = speed
+
+    @property
+    def description(self) -> str:
+        return f"CPU, one thread held to {self.speed:g} of a core by a control group (emulated)"
+
+
 class PacedDevice(ComputeDevice):
     """One thread that plays a device of ``speed`` cores by waiting."""
 
@@ -123,6 +135,8 @@ def open_device(device: RankDevice) -> ComputeDevice:
         return CudaDevice(device.place)
     if device.speed is None or device.speed >= 1.0:
         return CpuDevice("cpu")
+    if device.held:
+        return HeldDevice(device.speed)
     return PacedDevice(device.speed)
 
 
@@ -138,7 +152,7 @@ class MemoryWatch:
 
     def check(self, stage_index: int) -> None:
         """Raise DeviceMemoryError if the rank holds more than its device has."""
-        limit = self._device.memory
+        limit = None if self._device.held else self._device.memory
         resident = None if limit is None else resident_bytes()
         if limit is None or resident is None or self._baseline is None or resident - self._baseline <= limit:
             return

@@ -21,12 +21,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, Final, Literal
 
 from ignite_scheduler.engine.blame import Trouble, find_cause
+from ignite_scheduler.engine.groups import ControlGroup, open_group
 from ignite_scheduler.engine.processes import fork, meeting_point, new_scope
 from ignite_scheduler.engine.rank import Stop, main
 from ignite_scheduler.engine.reports import Ending, Failed, Finished, Report, Saved, Started, Stopped
@@ -43,6 +45,8 @@ class Gang:
     def __init__(self, spec: GangSpec) -> None:
         self.spec = spec
         self._scope = new_scope(f"{spec.job.name}/{spec.epoch}")
+        self._group_name = "ignite-" + self._scope.rpartition("/")[2]
+        self._groups: dict[int, ControlGroup] = {}
         self._processes: list[BaseProcess] = []
         self._pipes: list[Connection] = []
         self._open: dict[int, Connection] = {}
@@ -69,6 +73,7 @@ class Gang:
         try:
             self._clear_wires()
             port = meeting_point()
+            self._open_groups()
             for rank in range(len(self.spec.devices)):
                 process, pipe = fork(main, partial(self._arguments, rank, port), f"{self.spec.job.name} rank {rank}")
                 self._processes.append(process)
@@ -77,7 +82,21 @@ class Gang:
             self._start_error = error
 
     def _arguments(self, rank: int, port: int, pipe: Connection) -> tuple[Any, ...]:
-        return self.spec, rank, pipe, port, self._scope
+        return self.spec, rank, pipe, port, self._scope, self._groups.get(rank)
+
+    def _open_groups(self) -> None:
+        """Make a control group for each slower device, if that is how they are to be played and the system lets us."""
+        if self.spec.emulation != "groups":
+            return
+        devices = list(self.spec.devices)
+        for rank, device in enumerate(devices):
+            limited = device.speed is not None and device.speed < 1
+            if limited or device.memory is not None:
+                speed = device.speed if limited else None
+                group = open_group(f"{self._group_name}-{rank}", speed=speed, memory=device.memory)
+                if group is not None:
+                    self._groups[rank], devices[rank] = group, replace(device, held=True)
+        self.spec = replace(self.spec, devices=tuple(devices))
 
     @property
     def ended(self) -> bool:
@@ -189,9 +208,10 @@ class Gang:
         lost = self._troubles.get(cause.rank)
         if self._said is not None and lost is not None and lost.kind == "peer":
             return self._said  # all was done and saved; who was last to leave found the others gone
-        device = self.spec.devices[cause.rank].id
+        device, group = self.spec.devices[cause.rank].id, self._groups.get(cause.rank)
+        full = group is not None and group.killed_for_memory()
         return Failed(
-            reason=f"rank {cause.rank} on {device}: {cause.reason}",
+            reason=f"rank {cause.rank} on {device}: {'out of memory, ' if full else ''}{cause.reason}",
             fault=cause.fault,
             saved=self._saved,
             rank=cause.rank,
@@ -207,6 +227,8 @@ class Gang:
             process.join()
         for pipe in self._pipes:
             pipe.close()
+        for group in self._groups.values():
+            group.remove()
         self._open.clear()
         self._clear_wires()
         self._ending = ending

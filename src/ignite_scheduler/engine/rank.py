@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 from typing import Final
 
 from ignite_scheduler.engine.blame import Trouble
+from ignite_scheduler.engine.groups import ControlGroup
 from ignite_scheduler.engine.processes import use_loopback
 from ignite_scheduler.engine.reports import Report
 from ignite_scheduler.engine.specification import GangSpec
@@ -36,8 +37,8 @@ class Stop:
 FromRank = Report | Trouble
 
 
-def main(spec: GangSpec, rank: int, pipe: Connection, port: int, scope: str) -> None:
-    """Run one rank to its end. ``port`` and ``scope`` say where the ranks meet."""
+def main(spec: GangSpec, rank: int, pipe: Connection, port: int, scope: str, group: ControlGroup | None) -> None:
+    """Run one rank to its end. ``port`` and ``scope`` say where the ranks meet; ``group`` is what holds this one."""
     # A terminal sends Ctrl-C to the whole process group, but what to make of it is the supervisor's to decide.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     import torch
@@ -45,6 +46,8 @@ def main(spec: GangSpec, rank: int, pipe: Connection, port: int, scope: str) -> 
     from ignite_scheduler.engine.allocation import keep_freed_memory
     from ignite_scheduler.engine.training import StopRequest, Trainer
 
+    if group is not None:
+        group.add(os.getpid())
     torch.set_num_threads(1)
     keep_freed_memory()
     logging.getLogger("torch.distributed").setLevel(logging.ERROR)

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise, permutations
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from ignite_scheduler.errors import InputError
 from ignite_scheduler.model import Cluster, Job, Link, Plan
 
 DEFAULT_TIMEOUT: Final = 120.0
 """Seconds of silence of a peer after which a rank gives up: for one that is frozen; a killed one is noticed at once."""
+Emulation = Literal["pacing", "groups"]
+"""How a slower device is played."""
 
 WIRES: Final = ".wires"
 """Folder in the run directory where wires that several ranks use are booked."""
@@ -33,12 +35,16 @@ class RankDevice:
         Where tensors live, in torch's words: ``cpu`` or ``cuda:0``.
     memory
         Bytes that the rank may fill beyond what an idle rank holds; None = not watched.
+    held
+        Whether a control group holds the rank to ``speed`` and ``memory``; otherwise it paces and watches itself. The
+        supervisor sets it.
     """
 
     id: str
     speed: float | None = None
     place: str = "cpu"
     memory: float | None = None
+    held: bool = False
 
     def __post_init__(self) -> None:
         if self.speed is not None and not 0 < self.speed <= 1:
@@ -67,6 +73,10 @@ class GangSpec:
         ``gloo`` (CPU) or ``nccl`` (CUDA).
     timeout
         Seconds, see :data:`DEFAULT_TIMEOUT`.
+    emulation
+        How slower devices are played: by ``pacing``, or by control ``groups`` of the kernel (see
+        :mod:`ignite_scheduler.engine.groups`); where those cannot be made the rank is paced, and its description says
+        which it is.
     """
 
     job: Job
@@ -78,6 +88,7 @@ class GangSpec:
     resume: Path | None = None
     backend: str = "gloo"
     timeout: float = DEFAULT_TIMEOUT
+    emulation: Emulation = "pacing"
 
     def __post_init__(self) -> None:
         for stage in self.plan.stages:
@@ -103,6 +114,7 @@ def emulated(
     epoch: int = 1,
     resume: Path | None = None,
     watch_memory: bool = False,
+    emulation: Emulation = "pacing",
 ) -> GangSpec:
     """A specification in which this machine plays all devices and links of ``cluster``.
 
@@ -128,4 +140,13 @@ def emulated(
         for a, b in (pair, pair[::-1]):
             if a != b and (a, b) not in links:
                 raise InputError(f"no link from {held[a].id!r} to {held[b].id!r}, which the plan needs")
-    return GangSpec(job=job, plan=plan, devices=devices, directory=directory, links=links, epoch=epoch, resume=resume)
+    return GangSpec(
+        job=job,
+        plan=plan,
+        devices=devices,
+        directory=directory,
+        links=links,
+        epoch=epoch,
+        resume=resume,
+        emulation=emulation,
+    )
