@@ -7,42 +7,45 @@ difference that no later check can see.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Final
 
 from ignite_scheduler.errors import InputError
 
-_DECIMAL: Final = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
-_BINARY: Final = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
+# Factors are exact, so that "50us" is the float nearest to 50 microseconds and not a product of two roundings.
+Units = Mapping[str, Fraction]
 
-MEMORY_UNITS: Final[Mapping[str, float]] = {p + "B": f for p, f in (_DECIMAL | _BINARY).items()}
-BANDWIDTH_UNITS: Final[Mapping[str, float]] = {
+_DECIMAL: Final = {p: Fraction(1000) ** n for p, n in {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}.items()}
+_BINARY: Final = {p: Fraction(1024) ** n for p, n in {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5}.items()}
+
+MEMORY_UNITS: Final[Units] = {p + "B": f for p, f in (_DECIMAL | _BINARY).items()}
+BANDWIDTH_UNITS: Final[Units] = {
     **{u + "/s": f for u, f in MEMORY_UNITS.items()},
     **{p + "bit/s": f / 8 for p, f in (_DECIMAL | _BINARY).items()},
     **{p + "bps": f / 8 for p, f in _DECIMAL.items()},
 }
-DURATION_UNITS: Final[Mapping[str, float]] = {
-    "ns": 1e-9,
-    "us": 1e-6,
-    "µs": 1e-6,
-    "ms": 1e-3,
-    "s": 1.0,
-    "sec": 1.0,
-    "min": 60.0,
-    "m": 60.0,
-    "h": 3600.0,
-    "d": 86400.0,
+DURATION_UNITS: Final[Units] = {
+    "ns": Fraction(1, 10**9),
+    "us": Fraction(1, 10**6),
+    "µs": Fraction(1, 10**6),
+    "ms": Fraction(1, 10**3),
+    "s": Fraction(1),
+    "sec": Fraction(1),
+    "min": Fraction(60),
+    "m": Fraction(60),
+    "h": Fraction(3600),
+    "d": Fraction(86400),
 }
-PRICE_UNITS: Final[Mapping[str, float]] = {"/h": 1 / 3600.0, "/s": 1.0, "/min": 1 / 60.0, "/d": 1 / 86400.0}
-POWER_UNITS: Final[Mapping[str, float]] = {"mW": 1e-3, "W": 1.0, "kW": 1e3}
-FLOPS_UNITS: Final[Mapping[str, float]] = {p + "FLOP/s": f for p, f in _DECIMAL.items()}
+PRICE_UNITS: Final[Units] = {f"/{unit}": 1 / DURATION_UNITS[unit] for unit in ("h", "s", "min", "d")}
+POWER_UNITS: Final[Units] = {"mW": Fraction(1, 1000), "W": Fraction(1), "kW": Fraction(1000)}
+FLOPS_UNITS: Final[Units] = {p + "FLOP/s": f for p, f in _DECIMAL.items()}
 
-_QUANTITY: Final = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(\S*)\s*")
+_QUANTITY: Final = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?)\s*(\S*)\s*")
 
 
-def _parse(text: object, units: Mapping[str, float], noun: str, examples: tuple[str, ...]) -> float:
+def _parse(text: object, units: Units, noun: str, examples: tuple[str, ...]) -> float:
     would_do = " or ".join(f"'{e}'" for e in examples)
     if isinstance(text, bool) or not isinstance(text, str | int | float):
         raise InputError(f"expected a {noun} such as {would_do}, found {text!r}")
@@ -59,10 +62,10 @@ def _parse(text: object, units: Mapping[str, float], noun: str, examples: tuple[
         raise InputError(f"a {noun} needs its unit: found the bare number {number}; write {spellings}")
     if unit not in units:
         raise InputError(f"unknown unit {unit!r} in {text!r}: a {noun} is written such as {would_do}")
-    value = float(number) * units[unit]
-    if not math.isfinite(value):
-        raise InputError(f"expected a finite {noun}, found {text!r}")
-    return value
+    try:
+        return float(Fraction(number) * units[unit])
+    except OverflowError:
+        raise InputError(f"expected a finite {noun}, found {text!r}") from None
 
 
 def _unit_of(example: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from fractions import Fraction
 from typing import Final
 
 from ignite_scheduler import units
@@ -11,13 +11,13 @@ _MEMORY: Final = ("TB", "TiB", "GB", "GiB", "MB", "MiB", "kB", "KiB", "B")
 _DURATION: Final = ("d", "h", "min", "s", "ms", "us", "ns")
 
 
-def _exact(value: float, known: Mapping[str, float], preferred: tuple[str, ...], base: str) -> str:
+def _exact(value: float, known: units.Units, preferred: tuple[str, ...], base: str) -> str:
     if value == 0:
         return f"0{base}"
     for unit in preferred:
-        number = value / known[unit]
+        number = value / float(known[unit])
         short = f"{number:.6g}"
-        if 1 <= number < 1e5 and "e" not in short and float(short) * known[unit] == value:
+        if 1 <= number < 1e5 and "e" not in short and float(Fraction(short) * known[unit]) == value:
             return short + unit
     if value.is_integer() and value < 2**53:
         return f"{value:.0f}{base}"
