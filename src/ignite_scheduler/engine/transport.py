@@ -138,6 +138,8 @@ class Transport:
         Where layouts are agreed on (a ``torch.distributed.Store``); None where all stages are here.
     wires
         By target rank, what to emulate; absent = real.
+    wire
+        Where messages lie while they travel: the device itself, or the CPU where the backend moves nothing else.
     directions
         Process groups for ``F`` and ``B`` messages; missing = the default group.
     scope
@@ -152,12 +154,13 @@ class Transport:
         store: Any,
         wires: Mapping[int, tuple[Link, Wire]],
         device: torch.device,
+        wire: torch.device,
         timeout: float,
         scope: str = "",
         directions: Mapping[str, dist.ProcessGroup] | None = None,
     ) -> None:
         self._rank, self._rank_of, self._store, self._wires = rank, tuple(rank_of), store, dict(wires)
-        self._device, self._timeout, self._scope = device, timedelta(seconds=timeout), scope
+        self._device, self._wire, self._timeout, self._scope = device, wire, timedelta(seconds=timeout), scope
         self._directions = dict(directions or {})
         self._layouts: dict[tuple[str, int, int], Layout] = {}
         self._gradients: dict[tuple[str, int, int], Layout] = {}
@@ -200,11 +203,11 @@ class Transport:
         if self._rank_of[message.target] == self._rank:
             self._local[message] = tuple(t.detach() for t in tensors)
             return
-        buffer = torch.empty(layout.num_bytes, dtype=torch.uint8, device=self._device)
+        buffer = torch.empty(layout.num_bytes, dtype=torch.uint8, device=self._wire)
         for index, tensor in enumerate(tensors):
             layout.view(buffer, index).copy_(tensor.detach())
         start, end = self._book(message, layout)
-        if self._device.type == "cpu":
+        if self._wire.type == "cpu":
             _HEADER.pack_into(buffer.numpy().data, 0, start, end, self._step, message.microbatch_index, layout.digest)
         target = self._rank_of[message.target]
         try:
@@ -265,10 +268,10 @@ class Transport:
         posted = self._posted.pop(message)
         self._wait(posted.work, message, self._rank_of[message.source])
         self._check_and_delay(message, posted)
-        return tuple(layout.view(posted.buffer, index) for index in range(len(layout.specs)))
+        return tuple(layout.view(posted.buffer, index).to(self._device) for index in range(len(layout.specs)))
 
     def _check_and_delay(self, message: Message, posted: _Posted) -> None:
-        if posted.buffer.device.type != "cpu":  # reading the header would stall the stream; layouts were agreed on
+        if self._wire.type != "cpu":  # reading the header would stall the stream; layouts were agreed on
             return
         start, end, step, microbatch_index, digest = _HEADER.unpack_from(posted.buffer.numpy().data, 0)
         found = (step, microbatch_index, digest)
@@ -295,7 +298,7 @@ class Transport:
                     self._post(message, layout)
 
     def _post(self, message: Message, layout: Layout) -> None:
-        buffer = torch.empty(layout.num_bytes, dtype=torch.uint8, device=self._device)
+        buffer = torch.empty(layout.num_bytes, dtype=torch.uint8, device=self._wire)
         source = self._rank_of[message.source]
         try:
             work = dist.irecv(buffer, source, self._directions.get(message.kind), self._tag(message))

@@ -44,6 +44,8 @@ class TiedWeights:
     links
         (source rank, target rank) → link to emulate; the exchange takes what the cost model says of an all-reduce. A
         pair of holders that is missing is real.
+    wire
+        Where messages lie while they travel.
     """
 
     def __init__(
@@ -54,10 +56,11 @@ class TiedWeights:
         layers: nn.Module,
         rank: int,
         links: Mapping[tuple[int, int], Link],
+        wire: torch.device,
     ) -> None:
         rank_of_layer = {name: rank_of[stage] for stage, names in enumerate(split) for name in names}
         own = dict(layers.named_parameters(remove_duplicate=False))
-        self._rank = rank
+        self._rank, self._wire = rank, wire
         self._shared: list[_Shared] = []
         self._counted_elsewhere: set[int] = set()
         for number, names in enumerate(groups):
@@ -76,8 +79,9 @@ class TiedWeights:
             parameter = shared.parameter
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-            parameter.grad = parameter.grad.contiguous()
-            wait = self._exchange(shared, parameter.grad) - time.monotonic()
+            gradient = parameter.grad.to(self._wire).contiguous()
+            wait = self._exchange(shared, gradient) - time.monotonic()
+            parameter.grad = gradient.to(parameter.device)
             if wait > 0:
                 time.sleep(wait)
 

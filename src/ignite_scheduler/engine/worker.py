@@ -72,6 +72,7 @@ class Worker:
         self.schedule = _schedule(spec)
         self.device = open_device(spec.devices[rank])
         self._place = self.device.torch_device
+        self._wire = self._place if spec.backend == "nccl" else torch.device("cpu")
         rank_of = [self.schedule.row_of(stage.index) for stage in plan.stages]
         names = [stage.layers for stage in plan.stages]
 
@@ -81,7 +82,7 @@ class Worker:
         own = OrderedDict(child for stage in stages.values() for child in stage.layers.named_children())
         self.layers = nn.Sequential(own).to(self._place)
         self.parameters = list(self.layers.parameters())
-        self._tied = TiedWeights(tied, names, rank_of, self.layers, rank, spec.links)
+        self._tied = TiedWeights(tied, names, rank_of, self.layers, rank, spec.links, self._wire)
         self.rule = Rule(self.layers, job.optimizer)
 
         self._data = Samples(job.data, dtype=self._dtype, device=self._place, owner=job.name)
@@ -96,6 +97,7 @@ class Worker:
             store=store,
             wires=open_wires(rank, spec.links, spec.directory / WIRES),
             device=self._place,
+            wire=self._wire,
             timeout=spec.timeout,
             scope=scope,
             directions=_directions(spec),
@@ -127,7 +129,7 @@ class Worker:
         """Begin to add up [loss, squared norm, *more] over all ranks."""
         with self.device.action():
             square = squared_norm(self._tied.counted(self.parameters))
-        values = torch.tensor([loss, square, *more], dtype=torch.float64, device=self._place)
+        values = torch.tensor([loss, square, *more], dtype=torch.float64, device=self._wire)
         return Sum(values=values, work=dist.all_reduce(values, group=self.group, async_op=True))
 
     def update(self, step: int, total: Sum) -> None:
@@ -149,7 +151,7 @@ class Worker:
             full, rest = divmod(len(indices), largest)
             batch = self._batch(indices, (largest,) * full + ((rest,) if rest else ()), number, self._held)
             total += self.executor.evaluate(batch) * len(indices)
-        summed = torch.tensor(total, dtype=torch.float64, device=self._place)
+        summed = torch.tensor(total, dtype=torch.float64, device=self._wire)
         dist.all_reduce(summed, group=self.group)
         return summed.item() / len(self._held)
 

@@ -37,7 +37,13 @@ def execute(schedule: Schedule, model: nn.Sequential, split: list[list[str]], si
     stages = {stage.index: stage for stage in cut(model, split)}
     device = CpuDevice("cpu")
     transport = Transport(
-        rank=0, rank_of=[0] * len(stages), store=None, wires={}, device=device.torch_device, timeout=1.0
+        rank=0,
+        rank_of=[0] * len(stages),
+        store=None,
+        wires={},
+        device=device.torch_device,
+        wire=device.torch_device,
+        timeout=1.0,
     )
     executor = Executor(schedule=schedule, row=0, stages=stages, transport=transport, device=device, loss=loss, seed=0)
     inputs, targets = data(sum(sizes))
