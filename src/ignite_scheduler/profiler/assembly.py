@@ -1,4 +1,4 @@
-"""From raw measurements to a profile: medians into layers, everything else into its provenance."""
+"""From raw measurements to a profile: typical seconds into layers, everything else into its provenance."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from ignite_scheduler.errors import InputError
 from ignite_scheduler.model import MODEL_INPUT, Layer, LayerInput, LayerTimes, Profile, Reference
 from ignite_scheduler.profiler.request import Measured, Request, Series
-from ignite_scheduler.profiler.summary import count_outliers, relative_spread
+from ignite_scheduler.profiler.summary import count_outliers, relative_spread, typical
 
 _DIGITS = 4
 """Significant digits of ratios in the provenance."""
@@ -78,7 +78,7 @@ def _layer_times(measured: Measured, index: int, size: int) -> LayerTimes:
     """Figures of one layer: fitted to the whole chain; the parts of the backward share the whole of it."""
     forward, backward = (
         net * scale
-        for net, scale in zip(_net_medians(measured, size)[index], _whole_over_sum(measured, size), strict=True)
+        for net, scale in zip(_net_seconds(measured, size)[index], _whole_over_sum(measured, size), strict=True)
     )
     inputs, weights = _net_parts(measured, index, size)
     if inputs + weights == 0:
@@ -88,16 +88,16 @@ def _layer_times(measured: Measured, index: int, size: int) -> LayerTimes:
     return LayerTimes(forward=forward, backward=backward, input_backward=of_inputs, weight_backward=of_weights)
 
 
-def _net_medians(measured: Measured, size: int) -> list[tuple[float, float]]:
-    """Median (forward, backward) of each layer, less what an action costs beside its layers."""
+def _net_seconds(measured: Measured, size: int) -> list[tuple[float, float]]:
+    """Typical (forward, backward) of each layer, less what an action costs beside its layers."""
     return [_net(series, measured) for series in measured.series[size]]
 
 
 def _net(series: Series, measured: Measured) -> tuple[float, float]:
     of_forward, of_backward = measured.action_overhead
     return (
-        max(0.0, statistics.median(series.forward) - of_forward),
-        max(0.0, statistics.median(series.backward) - of_backward),
+        max(0.0, typical(series.forward) - of_forward),
+        max(0.0, typical(series.backward) - of_backward),
     )
 
 
@@ -107,7 +107,7 @@ def _whole_over_sum(measured: Measured, size: int) -> tuple[float, float]:
     Layers run one by one are a little dearer than together (fewer buffers are used again, caches are colder). A stage
     is many layers together, so the layers' times are scaled by these ratios.
     """
-    layers = _net_medians(measured, size)
+    layers = _net_seconds(measured, size)
     sums = sum(f for f, _ in layers), sum(b for _, b in layers)
     whole = _net(measured.whole[size], measured)
     forward, backward = (part / total if total > 0 else 1.0 for part, total in zip(whole, sums, strict=True))
@@ -134,7 +134,7 @@ def _provenance(measured: Measured, request: Request, date: str) -> dict[str, An
         "machine": dict(measured.machine),
         "device": request.device,
         "clock": "thread CPU time" if request.device == "cpu" else "wall time between synchronisations",
-        "statistic": "median over passes, less an action's overhead, times whole_over_sum (forward, backward)",
+        "statistic": "median of the faster half of the passes, less an action's overhead, times whole_over_sum",
         "passes": len(both[0]),
         "outliers": sum(count_outliers(series.forward) + count_outliers(series.backward) for series in every),
         "values": sum(len(series.forward) + len(series.backward) for series in every),
@@ -151,7 +151,7 @@ def _provenance(measured: Measured, request: Request, date: str) -> dict[str, An
             measured.saved_bytes_whole / max(1.0, sum(sizes.activation_bytes for sizes in measured.sizes))
         ),
         "action_overhead_s": {"forward": measured.action_overhead[0], "backward": measured.action_overhead[1]},
-        "updates": "gradient norm and one optimizer step; medians",
+        "updates": "gradient norm and one optimizer step",
         "flops": "matrix products, convolutions and attention only",
     }
 
@@ -162,7 +162,7 @@ def _both(series: Series) -> list[float]:
 
 def _parts_over_whole(measured: Measured, index: int, size: int) -> float:
     """What both parts of the backward cost when run apart ÷ what the backward costs in one."""
-    backward = _net_medians(measured, size)[index][1]
+    backward = _net_seconds(measured, size)[index][1]
     return sum(_net_parts(measured, index, size)) / backward if backward > 0 else 1.0
 
 

@@ -44,7 +44,7 @@ def measure(
     samples
         Sizes of microbatch; None = powers of two up to 32 (a job's: up to its batch, and its fixed microbatch).
     repeats
-        Passes over the chain at each size; each figure is the median over passes.
+        Passes over the chain at each size; each figure is the median of the faster half of them.
     time_limit
         Seconds of passes after which no more are begun, once there are three at each size.
     progress

@@ -67,7 +67,7 @@ class Measured:
     series
         Size → the layers' seconds, layer by layer.
     parts
-        Size → layer → median seconds of (input part, weight part) of the backward pass, measured apart.
+        Size → layer → typical seconds of (input part, weight part) of the backward pass, measured apart.
     whole
         Size → seconds of the whole chain run as one stage.
     wall_over_cpu

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 _FENCE = 3.0
 """Interquartile ranges beyond the quartiles from which a value counts as an outlier (Tukey's "far out")."""
+
+
+def typical(values: Iterable[float]) -> float:
+    """The median of the faster half of the values (the middle one of an odd number belongs to it).
+
+    >>> typical([4.0, 1.0, 2.0, 3.0, 50.0])
+    2.0
+    """
+    ordered = sorted(values)
+    return statistics.median(ordered[: (len(ordered) + 1) // 2])
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:

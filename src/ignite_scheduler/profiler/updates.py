@@ -6,7 +6,6 @@ not in a cache that only this layer has used.
 
 from __future__ import annotations
 
-import statistics
 import time
 from typing import Final
 
@@ -17,6 +16,7 @@ from ignite_scheduler.engine.optimization import squared_norm
 from ignite_scheduler.engine.rule import Rule
 from ignite_scheduler.model import Optimizer
 from ignite_scheduler.profiler.passes import Bench, Clock, run_pass
+from ignite_scheduler.profiler.summary import typical
 
 OPTIMIZERS: Final = ("sgd", "momentum", "adam", "adamw")
 _REPEATS: Final = 9
@@ -24,7 +24,7 @@ _LEAST_REPEATS: Final = 3
 
 
 def update_seconds(bench: Bench, name: str, clock: Clock, time_limit: float) -> list[float]:
-    """Median seconds of each layer's gradient norm and update by one optimizer; weights stay as they are.
+    """Typical seconds of each layer's gradient norm and update by one optimizer; weights stay as they are.
 
     ``time_limit`` in seconds: after it no further repeat is begun once there are three.
     """
@@ -37,7 +37,7 @@ def update_seconds(bench: Bench, name: str, clock: Clock, time_limit: float) -> 
         run_pass(bench, bench.stages, min(bench.batches), clock)
         rows.append([_timed(stage.layers, rule, clock) for stage, rule in zip(bench.stages, rules, strict=True)])
     counted = rows[1:]  # the first one also made the optimizer's state
-    return [statistics.median(column) for column in zip(*counted, strict=True)]
+    return [typical(column) for column in zip(*counted, strict=True)]
 
 
 def update_overhead(name: str, device: torch.device, clock: Clock) -> float:
@@ -54,7 +54,7 @@ def _numbers_seconds(count: int, name: str, device: torch.device, clock: Clock) 
         for number in layers.parameters():
             number.grad = torch.ones_like(number)
         seconds.append(_timed(layers, rule, clock))
-    return statistics.median(seconds[1:])
+    return typical(seconds[1:])
 
 
 def _timed(layers: nn.Module, rule: Rule, clock: Clock) -> float:

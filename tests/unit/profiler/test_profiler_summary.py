@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ignite_scheduler.profiler.machine import cpu_model, describe_machine
-from ignite_scheduler.profiler.summary import count_outliers, quartiles, relative_spread
+from ignite_scheduler.profiler.summary import count_outliers, quartiles, relative_spread, typical
 
 SECONDS = st.lists(st.integers(1, 1000).map(float), min_size=1, max_size=30)
 
@@ -22,6 +22,17 @@ def test_the_spread_does_not_depend_on_the_unit(values: list[float], factor: int
 def test_quartiles_are_ordered_within_the_values(values: list[float]) -> None:
     low, middle, high = quartiles(values)
     assert min(values) <= low <= middle <= high <= max(values)
+
+
+@given(SECONDS, st.integers(1, 64))
+def test_what_is_typical_lies_between_the_least_and_the_median_and_scales(values: list[float], factor: int) -> None:
+    assert min(values) <= typical(values) <= quartiles(values)[1]
+    assert typical([value * factor for value in values]) == typical(values) * factor
+
+
+def test_a_slow_half_does_not_matter() -> None:
+    assert typical([1.0, 2.0, 3.0, 100.0, 200.0, 300.0]) == 2.0
+    assert typical([5.0]) == 5.0
 
 
 def test_equal_values_have_no_spread_and_no_outliers() -> None:
