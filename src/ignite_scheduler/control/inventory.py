@@ -29,6 +29,7 @@ class Inventory:
         self.out: set[str] = set()
         self.holder: dict[str, str] = {}
         self.num_free = 0
+        self.num_present = 0
         self.free: dict[str, int] = {}
         self.capacity: dict[str, int] = {}
         self.pools: Pools
@@ -56,6 +57,7 @@ class Inventory:
         self.free = dict.fromkeys(self.pools.members, 0)
         self._heaps = {pool: [] for pool in self.pools.kind_of}
         self.num_free = 0
+        self.num_present = len(self._ids) - len(self.out)
         for index, device_id in enumerate(self._ids):
             if device_id in self.out:
                 continue

@@ -198,6 +198,7 @@ class Ledger:
             free=self.inventory.free,
             capacity=self.inventory.capacity,
             num_free=self.inventory.num_free,
+            num_devices=self.inventory.num_present,
             memory=memory,
         )
 

@@ -25,12 +25,12 @@ it starts no later than the present gangs end, if they end when expected.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from ignite_scheduler.policy.knapsack import Choice, Selection, choose
-from ignite_scheduler.policy.pools import KIND_PREFIX
 from ignite_scheduler.policy.reservations import Reservation, releases_of, reserve
 from ignite_scheduler.policy.view import Decision, Needs, Option, QueuedJob, Reason, Start, View, fits, take
 from ignite_scheduler.units import format_duration
@@ -158,7 +158,7 @@ def _choose(
     ]
     able = [(job, options) for job, options in able if options]
     urgency = _urgency(view, able, free)
-    total = sum(count for pool, count in view.capacity.items() if pool.startswith(KIND_PREFIX))
+    total = view.num_devices
     for worth in (_worth_crowded(able), _worth_roomy(able, total)):
         choices = [
             [
@@ -260,8 +260,9 @@ def _deferrals(
                 f"back in {format_duration(later.start - view.now)} than on those that are free"
             )
             found.append((job, option, text))
-        claim = [(later.start, tuple((pool, -count) for pool, count in later.option.needs)), (end, later.option.needs)]
-        coming = sorted([*coming, *claim], key=lambda release: release[0])
+        taken = tuple((pool, -count) for pool, count in later.option.needs)
+        for claim in ((later.start, taken), (end, later.option.needs)):
+            insort(coming, claim, key=lambda release: release[0])
     return found
 
 

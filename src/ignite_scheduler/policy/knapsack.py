@@ -39,6 +39,8 @@ MAX_DEPTH: Final = 40
 """Jobs up to which a problem may be tiny."""
 PRICE_STEPS: Final = 60
 """Subgradient steps of the Lagrangian dual."""
+REPAIRED_CHOICES: Final = 200
+"""Up to so many choices every step is made into a feasible choice; of larger problems fewer steps are."""
 _ROUNDING: Final = 1e-9
 
 
@@ -204,7 +206,7 @@ class _Problem:
         prices = np.zeros(len(self.capacity))
         bound = np.inf
         step = 1.0
-        for _ in range(PRICE_STEPS):
+        for index in range(PRICE_STEPS):
             net = self.values - self.needs @ prices
             top = np.maximum.reduceat(net, self.first)
             dual = float(np.maximum(top, 0.0).sum() + prices @ self.capacity)
@@ -219,6 +221,8 @@ class _Problem:
             if norm == 0.0 or bound <= best * (1 + _ROUNDING):
                 break
             prices = np.maximum(0.0, prices - step * max(dual - best, _ROUNDING * dual) / norm * slack)
+            if index % (1 + len(self.choices) // REPAIRED_CHOICES):
+                continue
             repaired = self._greedy(np.where(net > 0, net + self.values * 1e-6, net - 1.0))
             value = self.value(repaired)
             if value > best:

@@ -127,6 +127,7 @@ class View:
     free: Mapping[str, int]
     capacity: Mapping[str, int]
     num_free: int
+    num_devices: int
     memory: Any = None
 
 

@@ -64,6 +64,7 @@ def view(jobs, free, running=(), now=0.0):
         free={f"*/{kind}": count for kind, count in free.items()},
         capacity=capacity,
         num_free=sum(free.values()),
+        num_devices=sum(capacity.values()),
     )
 
 
