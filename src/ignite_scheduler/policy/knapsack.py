@@ -39,7 +39,7 @@ MAX_DEPTH: Final = 40
 """Jobs up to which a problem may be tiny."""
 PRICE_STEPS: Final = 60
 """Subgradient steps of the Lagrangian dual."""
-REPAIRED_CHOICES: Final = 200
+REPAIRED_CHOICES: Final = 400
 """Up to so many choices every step is made into a feasible choice; of larger problems fewer steps are."""
 _ROUNDING: Final = 1e-9
 
