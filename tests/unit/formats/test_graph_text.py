@@ -14,19 +14,22 @@ from ignite_scheduler.formats import parse_profile
 from ignite_scheduler.formats.graph_text import load_graph_text
 from ignite_scheduler.model import LayerInput, LayerTimes
 
+
 # Lines in no order, an input with loading time, two outputs, a skip over the LSTM, and a __getitem__ that nobody reads.
-TEXT = """\
-node3 -- LSTM(8, 8) -- forward_compute_time=4.000, backward_compute_time=6.000, activation_size=[400.0; 100.0], parameter_size=64.000
-node1 -- Input -- forward_compute_time=600.000, backward_compute_time=0.000, activation_size=80.0, parameter_size=0.000
-node2 -- Linear(in_features=8) -- forward_compute_time=1.000, backward_compute_time=2.000, activation_size=200.0, parameter_size=32.000
-node4 -- __getitem__(1) -- forward_compute_time=0.000, backward_compute_time=0.000, activation_size=100.0, parameter_size=0.000
-node5 -- Add(inplace) -- forward_compute_time=0.500, backward_compute_time=0.500, activation_size=200.0, parameter_size=0.000
-\tnode1 -- node2
-\tnode2 -- node3
-  \tnode3 -- node4
-\tnode3 -- node5
-\tnode2 -- node5
-"""
+def line(node: str, forward: float, backward: float, output: str, parameters: float) -> str:
+    times = f"forward_compute_time={forward:.3f}, backward_compute_time={backward:.3f}"
+    return f"{node} -- {times}, activation_size={output}, parameter_size={parameters:.3f}\n"
+
+
+INPUT = line("node1 -- Input", 600, 0, "80.0", 0)
+TEXT = (
+    line("node3 -- LSTM(8, 8)", 4, 6, "[400.0; 100.0]", 64)
+    + INPUT
+    + line("node2 -- Linear(in_features=8)", 1, 2, "200.0", 32)
+    + line("node4 -- __getitem__(1)", 0, 0, "100.0", 0)
+    + line("node5 -- Add(inplace)", 0.5, 0.5, "200.0", 0)
+    + "\tnode1 -- node2\n\tnode2 -- node3\n  \tnode3 -- node4\n\tnode3 -- node5\n\tnode2 -- node5\n"
+)
 
 
 def written(folder: Path, text: str, name: str = "toy.graph.txt") -> Path:
@@ -50,7 +53,7 @@ def test_a_graph_is_read_by_hand(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "number", "said"),
+    ("bad", "number", "said"),
     [
         ("node9 is broken", 11, "expected a node"),
         ("node9 -- X -- forward_compute_time=1", 11, "expected the numbers"),
@@ -64,9 +67,9 @@ def test_a_graph_is_read_by_hand(tmp_path: Path) -> None:
     ],
     ids=["no node", "too few", "no number", "unknown end", "twice"],
 )
-def test_a_bad_line_is_named(tmp_path: Path, line: str, number: int, said: str) -> None:
+def test_a_bad_line_is_named(tmp_path: Path, bad: str, number: int, said: str) -> None:
     with pytest.raises(DocumentError, match=said) as caught:
-        load_graph_text(written(tmp_path, TEXT + line + "\n"))
+        load_graph_text(written(tmp_path, TEXT + bad + "\n"))
 
     assert caught.value.line == number
     assert caught.value.file is not None
@@ -77,9 +80,7 @@ def test_a_cycle_is_refused(tmp_path: Path) -> None:
         load_graph_text(written(tmp_path, TEXT + "\tnode5 -- node2\n"))
 
 
-@pytest.mark.parametrize(
-    "text", ["", "node1 -- Input -- " + TEXT.splitlines()[1].split(" -- ")[2]], ids=["empty", "input"]
-)
+@pytest.mark.parametrize("text", ["", INPUT], ids=["empty", "input"])
 def test_a_graph_without_layers_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(DocumentError, match="none"):
         load_graph_text(written(tmp_path, text))
