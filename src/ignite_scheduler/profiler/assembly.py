@@ -13,6 +13,8 @@ from ignite_scheduler.profiler.summary import count_outliers, relative_spread, t
 
 _DIGITS = 4
 """Significant digits of ratios in the provenance."""
+_BUSY = 1.5
+"""Wall time ÷ CPU time from which a measurement warns: times were up to 15 % too high at 5, and right at 2."""
 
 
 def merge(profile: Profile, other: Profile) -> Profile:
@@ -141,6 +143,7 @@ def _provenance(measured: Measured, request: Request, date: str) -> dict[str, An
         "relative_spread": dict(zip(measured.layers, spread, strict=True)),
         "relative_spread_median": _rounded(statistics.median(spread)),
         "wall_over_clock": _rounded(measured.wall_over_cpu),
+        "warnings": _warnings(measured),
         "whole_over_sum": {
             str(size): [_rounded(ratio) for ratio in _whole_over_sum(measured, size)] for size in measured.series
         },
@@ -154,6 +157,15 @@ def _provenance(measured: Measured, request: Request, date: str) -> dict[str, An
         "updates": "gradient norm and one optimizer step",
         "flops": "matrix products, convolutions and attention only",
     }
+
+
+def _warnings(measured: Measured) -> list[str]:
+    if measured.wall_over_cpu < _BUSY:
+        return []
+    return [
+        f"others used the machine while it was measured (wall time was {measured.wall_over_cpu:.2g} times CPU time): "
+        "times may be too high; measure again when it is quiet"
+    ]
 
 
 def _both(series: Series) -> list[float]:

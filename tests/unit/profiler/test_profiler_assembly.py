@@ -102,6 +102,12 @@ def test_the_provenance_says_how_far_to_trust_it() -> None:
     assert provenance["backward_parts_over_whole"] == {"a": 0.0, "b": 0.75}
 
 
+def test_a_measurement_on_a_busy_machine_warns() -> None:
+    assert profile().provenance["warnings"] == []
+    busy = profile_of(replace(measured(), wall_over_cpu=5.2), REQUEST, name="m", kind="cpu", date="")
+    assert "5.2 times CPU time" in busy.provenance["warnings"][0]
+
+
 def test_a_measured_profile_reads_back_as_it_was_written() -> None:
     assert parse_profile(profile_document(profile())) == profile()
 
