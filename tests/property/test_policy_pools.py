@@ -44,7 +44,7 @@ def figures(cluster, source, target):
     return (link.bandwidth, link.latency, None if is_private else link.wire)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(clusters())
 def test_two_devices_of_a_pool_may_change_places(cluster):
     pools = pools_of(cluster)

@@ -118,7 +118,7 @@ class Controller:
         return record.reason
 
     def story(self, job_id: str | None = None) -> tuple[str, ...]:
-        """The last events, told in the order in which they came; of one job only if asked so."""
+        """The last events, told in the order in which they came; of one job, and what concerns all, if asked so."""
         about = (e for e in self._story if job_id is None or getattr(e, "job_id", job_id) == job_id)
         return tuple(_tell(event) for event in about)
 
@@ -154,7 +154,7 @@ class Controller:
         except InvariantError as error:
             if error.story:
                 raise
-            raise InvariantError(str(error), story=self.story()[-40:]) from error
+            raise InvariantError(str(error), story=self.story(getattr(event, "job_id", None))[-40:]) from error
         return life.commands
 
     def _dispatch(self, event: Event) -> None:  # noqa: PLR0912  one branch an event

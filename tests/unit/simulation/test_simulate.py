@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 
@@ -58,6 +59,19 @@ def test_mean_time_in_system_of_m_m_1(load):
     error = (sum((each - mean) ** 2 for each in means) / (len(means) - 1) / len(means)) ** 0.5
     assert mean == pytest.approx(1 / (1 - load), abs=4 * error)
     assert result.utilisation == pytest.approx(load, rel=0.1)
+
+
+def test_mean_time_in_system_of_m_m_3():
+    """Erlang's C formula: the wait is C ÷ (c·μ − λ), here with c = 3, μ = 1, λ = 2.1."""
+    rate, servers = 2.1, 3
+    full = rate**servers / math.factorial(servers) / (1 - rate / servers)
+    waits = full / (sum(rate**k / math.factorial(k) for k in range(servers)) + full)
+    three = cluster({"n": {"V": 3}})
+    jcts = [row.jct for row in simulate(queue(6000, rate, seed=11), three, make_policy("fifo"), promises=False).rows]
+    means = [sum(jcts[first : first + 200]) / 200 for first in range(0, 6000, 200)]
+    mean = sum(means) / len(means)
+    error = (sum((each - mean) ** 2 for each in means) / (len(means) - 1) / len(means)) ** 0.5
+    assert mean == pytest.approx(1 + waits / (servers - rate), abs=4 * error)
 
 
 def test_start_up_checkpoints_and_restarts_are_charged():
