@@ -223,6 +223,10 @@ class _Session:
         return self._report(outcome)
 
     async def _live(self, watch: Watcher | None) -> Outcome:
+        with self._signals():  # from the first moment on: a long journal takes a while to read
+            return await self._recovered(watch)
+
+    async def _recovered(self, watch: Watcher | None) -> Outcome:
         journal = SqlJournal.at(self._place.journal)
         planning = CataloguePlanning(
             {name: self._problem(asked) for name, asked in self._jobs.items()}, self._request.cluster
@@ -241,8 +245,7 @@ class _Session:
             )
             watching = asyncio.create_task(self._watched(watch)) if watch is not None else None
             try:
-                with self._signals():
-                    return await self._shell.run([self._submission(asked) for asked in self._missing()])
+                return await self._shell.run([self._submission(asked) for asked in self._missing()])
             finally:
                 if watching is not None:
                     watching.cancel()

@@ -144,7 +144,8 @@ class Shell:
     async def _arrived(self) -> list[Event | Exception]:
         """What came in until now; waits for a first one, but not longer than until the next look at the executor."""
         try:
-            found = [await asyncio.wait_for(self._inbox.get(), self._poll_every)]
+            async with asyncio.timeout(self._poll_every):  # wait_for would swallow a cancellation if something is there
+                found = [await self._inbox.get()]
         except TimeoutError:
             return []
         while not self._inbox.empty():

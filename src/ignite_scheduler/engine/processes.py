@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import multiprocessing.forkserver
 import os
+import signal
 import sys
 import threading
 import types
@@ -53,6 +55,30 @@ def new_scope(name: str) -> str:
     return f"{name}/{os.getpid()}-{next(_numbers)}"
 
 
+def open_server() -> None:
+    """Start the server that processes are forked from, if it is not there; it loads torch in the background.
+
+    Started from the main thread, it and all that it forks are deaf to Ctrl-C from their first instruction on: a
+    terminal sends it to the whole process group, but what to make of it is the supervisor's to decide.
+    """
+    multiprocessing.get_context("forkserver").set_forkserver_preload(_PRELOADED)
+    with _deaf():
+        multiprocessing.forkserver.ensure_running()
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Ignore Ctrl-C for a moment, so that a process started in it inherits that; only the main thread can."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+
+
 def fork(
     target: Callable[..., None], args: Callable[[Connection], tuple[Any, ...]], name: str
 ) -> tuple[BaseProcess, Connection]:
@@ -60,8 +86,8 @@ def fork(
 
     The process is forked from the server, so it holds no copy of our end: when we die it reads the end of the pipe.
     """
+    open_server()
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_PRELOADED)
     ours, theirs = context.Pipe(duplex=True)
     process = context.Process(target=target, args=args(theirs), name=name, daemon=True)
     with _without_main():

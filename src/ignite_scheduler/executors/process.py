@@ -26,7 +26,7 @@ from ignite_scheduler.daemon.estimate import StepClock
 from ignite_scheduler.daemon.placement import on_devices
 from ignite_scheduler.daemon.ports import Clock, GangReport
 from ignite_scheduler.engine.gang import Gang
-from ignite_scheduler.engine.processes import fork, meeting_point
+from ignite_scheduler.engine.processes import fork, meeting_point, open_server
 from ignite_scheduler.engine.reports import Failed, Finished, Progressed, Report, Saved, Started, Stopped
 from ignite_scheduler.engine.saved import latest
 from ignite_scheduler.engine.specification import GangSpec, emulated
@@ -62,10 +62,8 @@ def load_engine() -> None:
     ExternalError
         PyTorch is not installed.
     """
-    try:
-        meeting_point()
-    except ImportError as error:
-        raise ExternalError(f"training needs PyTorch ({error}): pip install 'ignite-scheduler[torch]'") from error
+    open_server()
+    meeting_point()
     process, pipe = fork(_do_nothing, lambda pipe: (pipe,), "warm-up")
     process.join()
     pipe.close()
