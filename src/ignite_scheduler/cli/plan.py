@@ -50,7 +50,7 @@ Exit code 3: there is no plan (the reasons are printed); 4: the job's deadline c
 )
 @click.option("--pareto", is_flag=True, help="All plans that no other beats in time, devices and money at once.")
 @click.option(
-    "--memory-margin", type=Percent(), default="0%", show_default=True, help="Memory to leave free, such as 5%."
+    "--memory-margin", type=Percent(), default="0%", show_default=True, help="Count so much more memory than computed."
 )
 @click.option("--trace", type=FILE, metavar="FILE", help="Write the planned step as a Chrome trace (for Perfetto).")
 @click.option("--svg", type=FILE, metavar="FILE", help="Write the planned step as a picture.")

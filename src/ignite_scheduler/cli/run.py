@@ -38,7 +38,9 @@ Devices with a speed are played by this machine: each works at that share of one
 @click.option("--policy", default="ignite", show_default=True, help="Who gets what: fifo, backfill or ignite.")
 @click.option("--directory", type=FOLDER, metavar="FOLDER", help="Where the run is kept [default: a new one in runs/].")
 @click.option("--resume", "resumed", type=FOLDER, metavar="FOLDER", help="Go on with an interrupted run.")
-@click.option("--memory-margin", type=Percent(), default="0%", show_default=True, help="Memory to leave free.")
+@click.option(
+    "--memory-margin", type=Percent(), default="0%", show_default=True, help="Count so much more memory than computed."
+)
 @click.option(
     "--startup", type=Duration(), default="0s", show_default=True, help="Expected time of a start, for promises."
 )

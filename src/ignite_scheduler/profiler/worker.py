@@ -83,7 +83,7 @@ def _device(name: str) -> torch.device:
 
 
 def _torch_facts(device: torch.device) -> dict[str, Any]:
-    facts: dict[str, Any] = {"torch": torch.__version__, "threads": torch.get_num_threads()}
+    facts: dict[str, Any] = {"torch": str(torch.__version__), "threads": torch.get_num_threads()}
     return facts if device.type == "cpu" else facts | {"gpu": torch.cuda.get_device_name(device)}
 
 
