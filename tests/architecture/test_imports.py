@@ -89,3 +89,11 @@ def test_planning_and_simulating_need_no_torch(tmp_path: Path, arguments: list[s
     loaded = loaded_by(f"import os\nos.chdir({str(tmp_path)!r})\n{call(arguments)}", without=TORCH)
 
     assert "ignite_scheduler.api" in loaded
+
+
+@pytest.mark.torch
+def test_the_parent_of_a_measurement_does_not_load_torch() -> None:
+    pytest.importorskip("torch")
+    code = "from ignite_scheduler import profile\nprofile('mlp', samples=[1], repeats=1)"
+
+    assert loaded_by(code).isdisjoint({"torch"})
