@@ -51,7 +51,8 @@ MAX_PRIORITY: Final = 20
 TIE_BREAK: Final = 1e-7
 """Share of an option's value that money and number of devices may move."""
 MOST_BEFORE: Final = 32
-"""A job does not wait for devices that more jobs than this would take before it."""
+"""Jobs whose turn at devices that come back is reckoned exactly; those behind them are told by the work ahead of
+them."""
 _SPARE: Final = "reserved:"
 """Before a pool's id: its devices that a reservation leaves over."""
 
@@ -246,23 +247,31 @@ def _deferrals(
     )
     found = []
     share = _gain_to_defer(len(view.running))
-    for job in line[:MOST_BEFORE]:
+    ahead = 0.0
+    for index, job in enumerate(line):
         option = chosen.get(job.job_id)
-        later = reserve(job, view.now, left, coming)
-        if later is None:
-            continue
-        end = later.start + later.option.seconds
+        best = job.options[0]
+        if index < MOST_BEFORE:
+            later = reserve(job, view.now, left, coming)
+            if later is None:
+                continue
+            start, end = later.start, later.start + later.option.seconds
+        else:
+            later, start = None, view.now + ahead / view.num_devices
+            end = start + best.seconds
+        ahead += best.seconds * best.candidate.num_devices
         if option is not None:
-            if later.start <= view.now or end - view.now >= option.seconds * (1.0 - share):
+            if start <= view.now or end - view.now >= option.seconds * (1.0 - share):
                 continue
             text = (
                 f"would finish {format_duration(view.now + option.seconds - end)} sooner on devices that are expected "
-                f"back in {format_duration(later.start - view.now)} than on those that are free"
+                f"back in {format_duration(start - view.now)} than on those that are free"
             )
             found.append((job, option, text))
-        taken = tuple((pool, -count) for pool, count in later.option.needs)
-        for claim in ((later.start, taken), (end, later.option.needs)):
-            insort(coming, claim, key=lambda release: release[0])
+        if later is not None:
+            taken = tuple((pool, -count) for pool, count in later.option.needs)
+            for claim in ((start, taken), (end, later.option.needs)):
+                insort(coming, claim, key=lambda release: release[0])
     return found
 
 
