@@ -43,7 +43,10 @@ OPTIONS: Final = Options(start_grace=0.0, missing_grace=0.0, promises=True)
 """The controller's options in a live run. No grace: the shell's listings are exact (see :class:`Executor`)."""
 
 WATCH_EVERY: Final = 0.25
-"""Seconds between two looks of a watcher."""
+"""Seconds between two looks of a watcher, if a look is quick."""
+
+WATCH_REST: Final = 9.0
+"""Rest after a look ÷ time that it took, at least: watching takes at most a tenth of the loop's time."""
 
 
 class WallClock:
@@ -311,8 +314,10 @@ class _Session:
     async def _watched(self, watch: Watcher) -> None:
         try:
             while True:
+                began = time.monotonic()
                 watch(self._snapshot())
-                await asyncio.sleep(WATCH_EVERY)
+                took = time.monotonic() - began  # looking ahead over a long queue must not hold up the loop
+                await asyncio.sleep(max(WATCH_EVERY, WATCH_REST * took))
         finally:
             watch(self._snapshot())
 
