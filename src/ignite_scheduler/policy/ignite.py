@@ -229,8 +229,8 @@ def _deferrals(
     """Chosen (job, option) pairs that had better wait, and why.
 
     Goes through the jobs in the order in which devices would be given to them; each takes its place in a ledger of
-    what is coming free, so that two jobs never wait for the same devices. Stops where too many would be served
-    before.
+    what is coming free, so that two jobs never wait for the same devices. Behind :data:`MOST_BEFORE` of them, a job's
+    turn is put at the time that the cluster takes for all work ahead of it.
     """
     chosen = {each.key[0].job_id: each.key[1] for each in selection.chosen}
     hopeful = {each.key[0].job_id for each in selection.chosen if _can_gain(*each.key)}
