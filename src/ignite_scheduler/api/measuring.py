@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ignite_scheduler.errors import InputError
+from ignite_scheduler.errors import ExternalError, InputError
 from ignite_scheduler.model import Job, Profile, Reference
 
 if TYPE_CHECKING:
@@ -47,12 +48,15 @@ def profile(
     InputError
         There is no such model, or it does not fit its data.
     ExternalError
-        The measuring process died.
+        PyTorch is not installed, or the measuring process died.
     """
     from ignite_scheduler import profiler
 
+    what = resolve_source(source)
+    if find_spec("torch") is None:
+        raise ExternalError("measuring needs PyTorch, which is not installed: pip install 'ignite-scheduler[torch]'")
     return profiler.measure(
-        resolve_source(source),
+        what,
         samples=samples,
         repeats=profiler.DEFAULT_REPEATS if repeats is None else repeats,
         time_limit=profiler.DEFAULT_TIME_LIMIT if time_limit is None else time_limit,
