@@ -14,13 +14,16 @@ All microbatches take equal time but the last, which may be smaller: every durat
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ignite_scheduler.pipeline import make_schedule
 from ignite_scheduler.planner.compiled import compiled
+
+NEVER: Final = -1e30
+"""A time so early that adding any duration does not change it."""
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -62,6 +65,9 @@ class Numbers(NamedTuple):
         of the layers before j.
     price
         [class]: money per second, for ties only.
+    even, shrinking, gpipe
+        Whether all microbatches are equal; whether nothing takes longer for the last one; whether the schedule is
+        GPipe (else 1F1B).
     """
 
     num_layers: int
@@ -97,6 +103,9 @@ class Numbers(NamedTuple):
     extra: Floats
     extra_front: Floats
     price: Floats
+    even: bool
+    shrinking: bool
+    gpipe: bool
 
 
 class Room(NamedTuple):
@@ -270,6 +279,76 @@ def suffix_step(numbers: Any, room: Any, n: int, linked: bool) -> float:
 
 
 @compiled
+def response(numbers: Any, room: Any, n: int, closed: bool, spacing: float, turn: float, gap: float, out: Any) -> int:
+    """Write the answer of the last n stages to each arrival into ``out``; its length.
+
+    The timeline is linear in (max, +): if microbatch j arrives at a_j before the suffix, then the k-th backward of its
+    first stage ends at the largest a_j + T[k, j]. ``out`` takes T, column by column, without the entries that are −∞
+    because the k-th backward comes before the j-th forward.
+
+    With ``closed`` paths through what stands in front are added, as far as every pipeline has them: arrivals are
+    ``spacing`` apart at least, and gradients on their way back ``gap`` (links are serial); and n + 1 microbatches after
+    microbatch k another one arrives no earlier than ``turn`` after the backward of k (1F1B lets no more in).
+    """
+    forward, backward, free, wire = room.forward, room.backward, room.free, room.wire
+    link_forward, link_backward = room.link_forward, room.link_backward
+    arrived, returned = room.arrived, room.returned
+    num_microbatches = numbers.num_microbatches
+    last = num_microbatches - 1
+    front = n - 1
+    length = 0
+    begin = numbers.order_start[n]
+    for j in range(num_microbatches):
+        while not (
+            numbers.order_stage[begin] == front
+            and numbers.order_kind[begin] == 0
+            and numbers.order_microbatch[begin] == j
+        ):
+            begin += 1
+        for q in range(n):
+            free[q] = NEVER
+            wire[q, 0] = NEVER
+            wire[q, 1] = NEVER
+            for k in range(num_microbatches):
+                arrived[q, k] = NEVER
+                returned[q, k] = NEVER
+        arrived[front, j] = 0.0
+        leaving = NEVER
+        for a in range(begin, numbers.order_start[n + 1]):
+            q = numbers.order_stage[a]
+            k = numbers.order_microbatch[a]
+            e = 1 if k == last else 0
+            time = free[q]
+            if numbers.order_kind[a] == 0:
+                if closed and q == front and k > j:
+                    arrived[q, k] = max(arrived[q, k], arrived[q, k - 1] + spacing)
+                time = max(time, arrived[q, k]) + forward[q, e]
+                free[q] = time
+                if q > 0:
+                    time = max(time, wire[q - 1, 0]) + link_forward[q - 1, e]
+                    wire[q - 1, 0] = time
+                    arrived[q - 1, k] = time
+            else:
+                if q > 0:
+                    time = max(time, returned[q, k])
+                time += backward[q, e]
+                free[q] = time
+                if q < front:
+                    time = max(time, wire[q, 1]) + link_backward[q, e]
+                    wire[q, 1] = time
+                    returned[q + 1, k] = time
+                else:
+                    if closed:
+                        leaving = max(time, leaving + gap)
+                        time = leaving
+                        if k + n + 1 < num_microbatches:
+                            arrived[front, k + n + 1] = max(arrived[front, k + n + 1], time + turn)
+                    out[length] = time
+                    length += 1
+    return length
+
+
+@compiled
 def step_end(numbers: Any, room: Any, n: int) -> float:
     """End of the step after :func:`suffix_step` timed all n stages: all-reduces of tied weights, then updates.
 
@@ -322,17 +401,24 @@ def crossing_bytes(numbers: Any, first: Any, n: int, cut: int) -> float:
     """Bytes a sample over the cut in front of the suffix whose n stages begin at ``first[q]``."""
     total = numbers.single_bytes[cut]
     for t in range(len(numbers.tensors)):
-        if numbers.tensors[t, 0] >= cut:
-            continue
-        end = numbers.num_layers
-        for q in range(n):
-            most = 0.0
-            for r in range(numbers.tensors[t, 1], numbers.tensors[t, 2]):
-                if first[q] <= numbers.readers[r] < end:
-                    most = max(most, numbers.reader_bytes[r])
-            total += most
-            end = first[q]
+        if numbers.tensors[t, 0] < cut:
+            total += tensor_reads(numbers, first, n, t)
     return float(total)
+
+
+@compiled
+def tensor_reads(numbers: Any, first: Any, n: int, t: int) -> float:
+    """Bytes a sample of tensor t that the n stages read together, each stage what its largest reader reads."""
+    total = 0.0
+    end = numbers.num_layers
+    for q in range(n):
+        most = 0.0
+        for r in range(numbers.tensors[t, 1], numbers.tensors[t, 2]):
+            if first[q] <= numbers.readers[r] < end:
+                most = max(most, numbers.reader_bytes[r])
+        total += most
+        end = first[q]
+    return total
 
 
 @compiled

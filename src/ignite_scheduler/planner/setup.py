@@ -113,11 +113,12 @@ class Sketch(NamedTuple):
 def quick_bound(setup: Setup, arrays: Arrays, family: Family, counts: Ints | None = None) -> float:
     """A step time that no plan of the family on at most ``counts`` devices goes below, from layer times alone.
 
-    Two things are put together. *Fill* F: all layers, each on its fastest device. *Pace* T: the work of a step shared
-    out as if layers could be cut anywhere, so that some stage is busy for T at least; with r = max over layers of (least
-    work ÷ work on the class), a device of the class does at most r seconds of least work in a second. A step takes at
-    least the busy time of that stage and the fill of all others, and a stage's fill is at most κ of its busy time, κ
-    being the largest such ratio of any layer: hence F + (1 − κ)·T.
+    *Fill* F: all layers, each on its fastest device. *Pace* T: the work of a step shared out as if layers could be cut
+    anywhere, so that some stage is busy for T at least; with r = max over layers of (least work ÷ work on the class), a
+    device of the class does at most r seconds of least work in a second. Both are bounds. With equal microbatches more
+    holds (see :func:`ignite_scheduler.planner.tables.stage_pace`): under 1F1B a step takes the fill and, for every stage,
+    the larger of (M−1)·b + (M−K)·f and (M−1)·f + (M−K)·b, so at least their mean, (1 − (K+1) ÷ 2M) of the stage's busy
+    time; under GPipe (1 − 1 ÷ M) of it.
     """
     counts = setup.classes.counts if counts is None else counts
     used = counts > 0
@@ -128,7 +129,12 @@ def quick_bound(setup: Setup, arrays: Arrays, family: Family, counts: Ints | Non
     least = (work + none).min(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = np.where(work > 0, least / (work + none), 0.0).max(axis=1)
-        share = float(np.where(work > 0, fill / work, 0.0).max())
     rates = np.sort(np.repeat(ratio, counts[used]))[::-1][: setup.permit.max_stages]
     pace = float(least.sum() / rates.sum()) if rates.sum() > 0 else 0.0
-    return float((fill + none).min(axis=0).sum()) + max(0.0, 1 - share) * pace
+    least_fill = float((fill + none).min(axis=0).sum())
+    m = family.num_microbatches
+    share = 0.0
+    if family.samples == family.last_samples:
+        held = 1 if family.schedule == "gpipe" else min(m, setup.permit.max_stages)
+        share = 1 - (held + 1) / (2 * m)
+    return max(least_fill + share * pace, pace)

@@ -10,8 +10,8 @@ from ignite_scheduler.planner.climb import climb
 from ignite_scheduler.planner.instance import Arrays, Classes, Model
 from ignite_scheduler.planner.kernel import Floats, Ints, Numbers, make_room, orders, value_of
 from ignite_scheduler.planner.problem import Family
-from ignite_scheduler.planner.tables import front_tables, least_fill_plan
-from ignite_scheduler.planner.tree import TIE, search
+from ignite_scheduler.planner.tables import behind_tables, front_tables, least_fill_plan
+from ignite_scheduler.planner.tree import TIE, Memory, search
 
 SWEEP = 24
 """First plans come from this many caps on the busiest stage at most."""
@@ -19,8 +19,29 @@ SWEEP = 24
 CLIMBED = 4
 """The best of them that local search starts from."""
 
+SHORT_WORK = 20_000
+"""Work of the plain search that comes first, and of the one that settles ties after a proof."""
+
+SLACKS = (1.1, 1.02)
+"""Near-equal suffixes are dropped within these factors when better plans are looked for."""
+
 CLIMB_WORK = 20_000
 """Pipelines that one local search times at most."""
+
+
+MAX_LEVELS = 16
+"""Tables for different fills behind, at most."""
+
+MAX_TABLE = 8_000_000
+"""Entries of all these tables together."""
+
+UNKNOWN = np.zeros((0, 0, 0))
+"""Nothing is known of what lies behind a stage."""
+
+MEMORY_BYTES = 400_000_000
+MAX_ENTRIES = 1_000_000
+MEMORY_MICROBATCHES = 64
+"""Suffixes are compared by their responses up to this many microbatches."""
 
 
 class Goal(NamedTuple):
@@ -99,6 +120,12 @@ def make_numbers(classes: Classes, model: Model, arrays: Arrays, family: Family,
         extra=goal.extra,
         extra_front=np.concatenate(([0.0], np.cumsum(by_layer))),
         price=goal.price,
+        even=family.samples == family.last_samples,
+        shrinking=bool(
+            (np.diff(arrays.forward[:, 1] - arrays.forward[:, 0], axis=1) <= 0).all()
+            and (np.diff(arrays.backward[:, 1] - arrays.backward[:, 0], axis=1) <= 0).all()
+        ),
+        gpipe=family.schedule == "gpipe",
     )
     # one memory layout for all: another would be compiled anew
     return Numbers._make(np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x for x in numbers)
@@ -115,8 +142,8 @@ def first_plan(numbers: Numbers, *, sweep: int = SWEEP) -> tuple[Choice, float]:
     classes, first = _buffers(numbers)
     cap, fill, bound = np.inf, np.inf, np.inf
     for _ in range(sweep):
-        stage, total = front_tables(numbers, cap, np.inf)
-        n = least_fill_plan(numbers, stage, total, cap, np.inf, classes, first)
+        stage, total = front_tables(numbers, UNKNOWN, 0.0, cap, np.inf)
+        n = least_fill_plan(numbers, stage, total, cap, classes, first)
         if n == 0:
             bound = max(fill, cap if cap < np.inf else 0.0) if candidates else np.inf
             break
@@ -136,8 +163,12 @@ def first_plan(numbers: Numbers, *, sweep: int = SWEEP) -> tuple[Choice, float]:
     return best, float(bound)
 
 
-def improve(numbers: Numbers, incumbent: Choice, target: float, budget: int) -> tuple[Choice, int, bool]:
+def improve(
+    numbers: Numbers, incumbent: Choice, target: float, budget: int, *, slack: float = 1.0, remember: bool = True
+) -> tuple[Choice, int, bool]:
     """Look for a plan below ``target``.
+
+    ``slack`` above 1 drops suffixes that are better than another by a smaller factor: quick, and proves nothing.
 
     Returns
     -------
@@ -145,35 +176,81 @@ def improve(numbers: Numbers, incumbent: Choice, target: float, budget: int) -> 
     min(``target``, its value).
     """
     classes, first = _buffers(numbers)
-    limit = _step_limit(numbers, target)
-    _, total = front_tables(numbers, limit, limit)
+    floors, total = levels(numbers, _step_limit(numbers, target))
     n = 0
     if target >= incumbent.value:
         n = len(incumbent.classes)
         classes[:n], first[:n] = incumbent.classes, incumbent.first
-    value, n, work, complete = search(numbers, total, target, n, classes, first, budget)
+    memory = make_memory(numbers, wanted=remember)
+    value, n, work, complete = search(numbers, floors, total, memory, target, n, classes, first, slack, budget)
     found = _choice(value, n, classes, first) if n > 0 else incumbent
-    return found, int(work), bool(complete)
+    return found, int(work), bool(complete) and slack == 1.0
+
+
+def levels(numbers: Numbers, limit: float) -> tuple[Floats, Floats]:
+    """Tables of the least fill in front for ever larger fills behind, under the step limit.
+
+    Returns
+    -------
+    floors, totals
+        ``totals[l]`` holds for suffixes whose fill is at least ``floors[l]``.
+    """
+    states = len(numbers.num_used) * len(numbers.counts) * (numbers.num_layers + 1)
+    count = max(1, min(MAX_LEVELS, MAX_TABLE // states)) if limit < np.inf else 1
+    behind = behind_tables(numbers, limit)
+    floors = np.linspace(0.0, limit, count, endpoint=False) if count > 1 else np.zeros(1)
+    totals = np.stack([front_tables(numbers, behind, float(floor), limit, limit)[1] for floor in floors])
+    return floors, totals
+
+
+def make_memory(numbers: Numbers, *, wanted: bool) -> Memory:
+    """Room to remember suffixes; none where comparing responses does not suffice or would cost too much."""
+    m = numbers.num_microbatches
+    plain = len(numbers.tied_bytes) == 0 and not numbers.extra.any() and not numbers.update.any()
+    size = m * m + 1 + len(numbers.tensors)
+    if numbers.gpipe and numbers.even:
+        size = 4 + len(numbers.tensors)
+    known = size <= MEMORY_MICROBATCHES**2
+    entries = min(MAX_ENTRIES, MEMORY_BYTES // (8 * size)) if plain and known and wanted else 0
+    states = len(numbers.num_used) * len(numbers.counts) * (numbers.num_layers + 1)
+    return Memory(
+        head=np.full(states, -1, dtype=np.int32),
+        following=np.full(entries, -1, dtype=np.int32),
+        responses=np.empty((entries, size)),
+        length=np.zeros(1, dtype=np.int64),
+    )
 
 
 def solve(numbers: Numbers, incumbent: Choice, bound: float, budget: int) -> Outcome:
     """Improve the incumbent and raise the bound until they meet or the budget is spent.
 
-    Searches for plans that are better by 20, 10, 5, 2 and 1 per cent first: each is far cheaper than the last proof, and
-    leaves a proven gap when the budget does not suffice for it.
+    Small problems end with a short plain search. Otherwise two searches that drop near-equal suffixes look for better
+    plans, and an exact one that remembers suffixes tries to prove the best of them. If its share of the budget does not
+    suffice, searches for plans that are better by 20, 10, 5 and 2 per cent leave a proven gap: each is far cheaper than the last proof.
     """
-    spent = 0
-    for share in (0.8, 0.9, 0.95, 0.98, 0.99, 1.0):
-        while spent < budget:
-            target = incumbent.value if share == 1.0 else incumbent.value * share
-            if target <= bound and share < 1.0:
-                break
-            found, work, complete = improve(numbers, incumbent, target, budget - spent)
-            spent += work
-            incumbent = found
-            if complete:
-                bound = max(bound, min(target, incumbent.value))
-                break
+    incumbent, spent, complete = improve(numbers, incumbent, incumbent.value, min(budget, SHORT_WORK), remember=False)
+    if complete:
+        return Outcome(incumbent, incumbent.value, spent)
+    for slack in SLACKS:
+        share = min(budget // 12, budget - spent)
+        incumbent, work, _ = improve(numbers, incumbent, incumbent.value, share, slack=slack)
+        spent += work
+    incumbent, work, complete = improve(numbers, incumbent, incumbent.value, max(0, budget - spent) * 2 // 3)
+    spent += work
+    if complete:  # dominance may have dropped a tie with smaller ids
+        incumbent, work, _ = improve(numbers, incumbent, incumbent.value, SHORT_WORK, remember=False)
+        return Outcome(incumbent, incumbent.value, spent + work)
+    for share_of_value in (0.8, 0.9, 0.95, 0.98):
+        target = incumbent.value * share_of_value
+        if spent >= budget:
+            break
+        if target <= bound:
+            continue
+        incumbent, work, complete = improve(numbers, incumbent, target, budget - spent)
+        spent += work
+        if not complete:
+            break
+        bound = max(bound, min(target, incumbent.value))
     return Outcome(incumbent, min(bound, incumbent.value), spent)
 
 

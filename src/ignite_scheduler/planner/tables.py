@@ -31,11 +31,129 @@ def stage_seconds(numbers: Any, c: int, first: int, end: int) -> Any:
 
 
 @compiled
-def front_tables(numbers: Any, work_cap: float, step_cap: float) -> Any:
+def stage_pace(numbers: Any, c: int, first: int, end: int, n: int) -> float:
+    """Seconds beyond the fill of the whole pipeline that a step takes at least because of one stage.
+
+    The stage is the n-th from the end, on class c. Under 1F1B it does K = min(M, n) forwards before its first backward, which
+    waits for the first microbatch to go to the end and back; then come M backwards and the M − K other forwards.
+    With the way of the first microbatch there and of the last gradient back this is the fill and (M−1)·b + (M−K)·f. Read from the
+    end: the last forward comes after M−1 forwards and M − K backwards, and then the last microbatch goes to the end
+    and back. GPipe does all forwards, and then all backwards: fill and (M−1)·(f + b).
+    """
+    m = numbers.num_microbatches
+    if m == 1 or not numbers.shrinking:
+        return 0.0
+    over = numbers.overhead[c]
+    f_full = numbers.forward[c, 0, end] - numbers.forward[c, 0, first] + over
+    b_full = numbers.backward[c, 0, end] - numbers.backward[c, 0, first] + over
+    if numbers.gpipe:
+        return float((m - 1) * (f_full + b_full if numbers.even else b_full))
+    held = min(m, n)
+    pace = (m - 1) * b_full
+    if m > held:
+        f_last = numbers.forward[c, 1, end] - numbers.forward[c, 1, first] + over
+        pace += (m - held - 1) * f_full + f_last
+    if numbers.even:
+        pace = max(pace, (m - 1) * f_full + (m - held) * b_full)
+    return float(pace)
+
+
+@compiled
+def round_trips(numbers: Any, n: int) -> int:
+    """How often a microbatch of the n-th stage from the end must go to the end and back, one after the other.
+
+    Under 1F1B the forward of microbatch k + K comes after the backward of microbatch k, K = min(M, n): the trips of
+    the microbatches 0, K, 2K, … follow each other. A smaller last microbatch is not counted.
+    """
+    m = numbers.num_microbatches
+    if numbers.gpipe or not numbers.shrinking:
+        return 1
+    counted = m if numbers.even else max(1, m - 1)
+    held = min(m, n)
+    return int((counted + held - 1) // held)
+
+
+@compiled
+def link_pace(numbers: Any, there: float, back: float) -> float:
+    """Seconds beyond the fill of the whole pipeline because one link carries all microbatches, one after the other."""
+    m = numbers.num_microbatches
+    if m == 1 or not numbers.shrinking:
+        return 0.0
+    if not numbers.even:
+        return float((m - 1) * back)
+    return float((m - 1) * (there + back if numbers.gpipe else max(there, back)))
+
+
+@compiled
+def link_seconds(numbers: Any, e: int, d: int, j: int, size: float) -> Any:
+    """Seconds there and back over the cut in front of layer j, from class e to class d, for ``size`` samples."""
+    num_bytes = size * numbers.once_bytes[j]
+    return (
+        numbers.latency[e, d] + num_bytes * numbers.per_byte[e, d],
+        numbers.latency[d, e] + num_bytes * numbers.per_byte[d, e],
+    )
+
+
+@compiled
+def behind_tables(numbers: Any, work_cap: float) -> Any:
+    """Least fill of everything behind, by state.
+
+    Returns
+    -------
+    behind
+        [multiset, class, layer]. ``behind[v, c, j]``: least fill of the layers from j on and of the link to them, where a stage of class
+        c ends at j and v is used, it included. Infinite where no permitted plan exists.
+    """
+    num_classes = len(numbers.counts)
+    shape = (len(numbers.num_used), num_classes, numbers.num_layers + 1)
+    behind = np.full(shape, np.inf)
+    suffix = np.full(shape, np.inf)
+    for v in range(1, len(numbers.num_used)):
+        n = numbers.num_used[v]
+        if n > numbers.max_stages:
+            continue
+        for c in range(num_classes):
+            if (v // numbers.strides[c]) % (numbers.counts[c] + 1) == 0:
+                continue
+            w = v - numbers.strides[c]
+            if n == 1:
+                behind[v, c, numbers.num_layers] = 0.0
+            for d in range(num_classes):
+                if (w // numbers.strides[d]) % (numbers.counts[d] + 1) == 0 or not _linked(numbers, c, d):
+                    continue
+                for j in range(1, numbers.num_layers):
+                    if numbers.may_cut[j] and suffix[w, d, j] < np.inf:
+                        there, _ = link_seconds(numbers, c, d, j, numbers.sizes[0])
+                        _, back = link_seconds(numbers, c, d, j, numbers.sizes[1])
+                        behind[v, c, j] = min(behind[v, c, j], there + back + suffix[w, d, j])
+            for j in range(1, numbers.num_layers + 1):
+                if behind[v, c, j] == np.inf:
+                    continue
+                for i in range(j - 1, numbers.first_fit[c, n, j] - 1, -1):
+                    if not numbers.may_cut[i]:
+                        continue
+                    fill, busy = stage_seconds(numbers, c, i, j)
+                    if busy > work_cap:
+                        break
+                    suffix[v, c, i] = min(suffix[v, c, i], fill + behind[v, c, j])
+    return behind
+
+
+@compiled
+def _linked(numbers: Any, a: int, b: int) -> bool:
+    return bool(numbers.latency[a, b] < np.inf and numbers.latency[b, a] < np.inf)
+
+
+@compiled
+def front_tables(numbers: Any, behind: Any, floor: float, work_cap: float, step_cap: float) -> Any:
     """Least fill of everything in front, by state.
 
     Parameters
     ----------
+    behind
+        What :func:`behind_tables` returned; of length 0: nothing is known of what lies behind.
+    floor
+        The fill behind every stage is at least this much: the tables hold for suffixes with no less.
     work_cap
         Stages that are busy longer in a step are left out.
     step_cap
@@ -44,14 +162,15 @@ def front_tables(numbers: Any, work_cap: float, step_cap: float) -> Any:
     Returns
     -------
     stage, total
-        [multiset, class, layer]. ``total[v, c, j]``: least fill of the layers before j and of the link to them, where the
-        multiset v is used and a stage of class c begins at layer j. ``stage[v, c, j]``: the same where that stage of
-        class c is still to be placed and ends at j, its own fill included. Infinite where no permitted plan exists.
+        [multiset, class, layer]. ``total[v, c, j]``: least fill of the layers before j and of the link to them, where
+        the multiset v is used and a stage of class c begins at layer j. ``stage[v, c, j]``: the same where that stage
+        of class c is still to be placed and ends at j, its own fill included. Infinite where no permitted plan exists.
     """
     num_classes = len(numbers.counts)
     shape = (len(numbers.num_used), num_classes, numbers.num_layers + 1)
     stage = np.full(shape, np.inf)
     total = np.full(shape, np.inf)
+    nothing = np.zeros(numbers.num_layers + 1)
     for v in range(len(numbers.num_used) - 1, 0, -1):
         if numbers.num_used[v] > numbers.max_stages:
             continue
@@ -62,43 +181,47 @@ def front_tables(numbers: Any, work_cap: float, step_cap: float) -> Any:
                 total[v, d, 0] = 0.0
             if numbers.num_used[v] < numbers.max_stages:
                 for e in range(num_classes):
-                    if (v // numbers.strides[e]) % (numbers.counts[e] + 1) < numbers.counts[e]:
-                        _link_rows(numbers, stage[v + numbers.strides[e], e], total[v, d], e, d, step_cap)
-            _stage_rows(numbers, stage[v, d], total[v, d], d, numbers.num_used[v], work_cap, step_cap)
+                    if (v // numbers.strides[e]) % (numbers.counts[e] + 1) < numbers.counts[e] and _linked(
+                        numbers, e, d
+                    ):
+                        _link_rows(numbers, stage[v + numbers.strides[e], e], total[v, d], e, d, floor, step_cap)
+            rest = behind[v, d] if len(behind) > 0 else nothing
+            _stage_rows(numbers, stage[v, d], total[v, d], rest, d, numbers.num_used[v], floor, work_cap, step_cap)
     return stage, total
 
 
 @compiled
-def _link_rows(numbers: Any, stage: Any, total: Any, e: int, d: int, step_cap: float) -> None:
+def _link_rows(numbers: Any, stage: Any, total: Any, e: int, d: int, floor: float, step_cap: float) -> None:
     """Lower ``total`` by the choice of class e in front of class d."""
-    there_fixed, back_fixed = numbers.latency[e, d], numbers.latency[d, e]
-    if there_fixed == np.inf or back_fixed == np.inf:
-        return
     last = numbers.num_microbatches - 1
-    full_size, last_size = numbers.sizes[0], numbers.sizes[1]
     for j in range(1, numbers.num_layers):
-        if not numbers.may_cut[j]:
+        if not numbers.may_cut[j] or stage[j] == np.inf:
             continue
-        there = there_fixed + full_size * numbers.once_bytes[j] * numbers.per_byte[e, d]
-        back = back_fixed + last_size * numbers.once_bytes[j] * numbers.per_byte[d, e]
-        value = there + back + stage[j]
+        there, back = link_seconds(numbers, e, d, j, numbers.sizes[0])
+        there_last, back_last = link_seconds(numbers, e, d, j, numbers.sizes[1])
+        value = there + back_last + stage[j]
         if value >= total[j]:
             continue
         # a link is a serial resource: the other microbatches must pass it too
-        queue = last * (back_fixed + full_size * numbers.once_bytes[j] * numbers.per_byte[d, e])
+        queue = last * back
         if last > 0:
-            last_there = there_fixed + last_size * numbers.once_bytes[j] * numbers.per_byte[e, d]
-            queue = max(queue, (last - 1) * there + last_there)
-        if value + queue <= step_cap:
+            queue = max(queue, (last - 1) * there + there_last)
+        if value + queue <= step_cap and value + floor + link_pace(numbers, there, back) <= step_cap:
             total[j] = value
 
 
 @compiled
-def _stage_rows(numbers: Any, stage: Any, total: Any, d: int, n: int, work_cap: float, step_cap: float) -> None:
+def _stage_rows(
+    numbers: Any, stage: Any, total: Any, behind: Any, d: int, n: int, floor: float, work_cap: float, step_cap: float
+) -> None:
     """Fill ``stage`` for class d as the n-th stage from the end."""
     ends_last = n == 1
     for j in range(1, numbers.num_layers + 1):
         if ends_last != (j == numbers.num_layers) or not (ends_last or numbers.may_cut[j]):
+            continue
+        rest = max(behind[j], 0.0 if ends_last else floor)
+        trips = round_trips(numbers, n)
+        if trips * rest > step_cap:
             continue
         best = np.inf
         for i in range(j - 1, numbers.first_fit[d, n, j] - 1, -1):
@@ -108,37 +231,36 @@ def _stage_rows(numbers: Any, stage: Any, total: Any, d: int, n: int, work_cap: 
             if busy > work_cap:
                 break
             value = fill + total[i]
-            if value < best and busy + total[i] <= step_cap:
+            if (
+                value < best
+                and busy + total[i] <= step_cap
+                and value + rest + stage_pace(numbers, d, i, j, n) <= step_cap
+                and total[i] + trips * (fill + rest) <= step_cap
+            ):
                 best = value
         stage[j] = best
 
 
 @compiled
-def least_fill_plan(
-    numbers: Any, stage: Any, total: Any, work_cap: float, step_cap: float, classes: Any, first: Any
-) -> int:
-    """Write the pipeline of least fill from the end into ``classes`` and ``first``; its number of stages, 0 if none."""
-    num_classes = len(numbers.counts)
+def least_fill_plan(numbers: Any, stage: Any, total: Any, work_cap: float, classes: Any, first: Any) -> int:
+    """Write the pipeline of least fill from the end into ``classes`` and ``first``; its number of stages, 0 if none.
+
+    ``stage`` and ``total`` are from :func:`front_tables` under the same ``work_cap`` and no other limits.
+    """
     v, n, j = 0, 0, numbers.num_layers
     while j > 0:
         best = np.inf
         chosen = -1
-        for e in range(num_classes):
+        for e in range(len(numbers.counts)):
             if (v // numbers.strides[e]) % (numbers.counts[e] + 1) == numbers.counts[e]:
                 continue
-            link = 0.0
-            if n > 0:
-                d = classes[n - 1]
-                there, back = numbers.latency[e, d], numbers.latency[d, e]
-                if there == np.inf or back == np.inf:
+            value = stage[v + numbers.strides[e], e, j]
+            if n > 0 and value < np.inf:
+                if not _linked(numbers, e, classes[n - 1]):
                     continue
-                link = (
-                    there
-                    + back
-                    + numbers.sizes[0] * numbers.once_bytes[j] * numbers.per_byte[e, d]
-                    + numbers.sizes[1] * numbers.once_bytes[j] * numbers.per_byte[d, e]
-                )
-            value = link + stage[v + numbers.strides[e], e, j]
+                there, _ = link_seconds(numbers, e, classes[n - 1], j, numbers.sizes[0])
+                _, back = link_seconds(numbers, e, classes[n - 1], j, numbers.sizes[1])
+                value += there + back
             if value < best:
                 best, chosen = value, e
         if chosen < 0:
@@ -152,9 +274,8 @@ def least_fill_plan(
             fill, busy = stage_seconds(numbers, chosen, i, j)
             if busy > work_cap:
                 break
-            value = fill + total[v, chosen, i]
-            if value < best and busy + total[v, chosen, i] <= step_cap:
-                best, start = value, i
+            if fill + total[v, chosen, i] < best:
+                best, start = fill + total[v, chosen, i], i
         if start < 0:
             return 0
         classes[n], first[n] = chosen, start

@@ -15,16 +15,32 @@ is cut off too.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ignite_scheduler.planner.compiled import compiled
-from ignite_scheduler.planner.kernel import crossing_bytes, make_room, set_link, set_stage, step_end, suffix_step
-from ignite_scheduler.planner.tables import stage_seconds
+from ignite_scheduler.planner.kernel import (
+    NEVER,
+    Floats,
+    Ints,
+    crossing_bytes,
+    make_room,
+    response,
+    set_link,
+    set_stage,
+    step_end,
+    suffix_step,
+    tensor_reads,
+)
+from ignite_scheduler.planner.tables import link_seconds, stage_pace, stage_seconds
 
 TIE = 1e-9
 """Objectives that differ by less are equal."""
+
+MAX_LOOKED = 128
+"""Remembered suffixes of a state that a new one is compared with."""
 
 WORK_ACTIONS = 256
 """Timing one pipeline counts 1, and 1 more for each that many actions."""
@@ -69,12 +85,98 @@ def _ids_cannot_improve(numbers: Any, n: int, total: int, classes: Any, best_ids
     return True
 
 
+class Memory(NamedTuple):
+    """Suffixes met so far, by state (multiset, class, layer): linked lists of their responses.
+
+    ``head[state]`` and ``following[entry]`` are entries or −1; ``responses[entry]`` is what :func:`response` wrote and the
+    tensors' bytes read behind. ``length[0]`` is the number of entries.
+    """
+
+    head: npt.NDArray[np.int32]
+    following: npt.NDArray[np.int32]
+    responses: Floats
+    length: Ints
+
+
+@compiled
+def _dominated(memory: Any, state: int, new: Any, size: int, slack: float) -> bool:
+    """Whether a suffix met before in the same state answers every arrival no later than ``slack`` times the new one."""
+    entry = memory.head[state]
+    previous = -1
+    looked = 0
+    while entry >= 0 and looked < MAX_LOOKED:
+        looked += 1
+        old = memory.responses[entry]
+        k = size - 1
+        while k >= 0 and old[k] <= new[k] * slack:
+            k -= 1
+        if k < 0:
+            if previous >= 0:  # what dominates once dominates again: to the front
+                memory.following[previous] = memory.following[entry]
+                memory.following[entry] = memory.head[state]
+                memory.head[state] = entry
+            return True
+        previous = entry
+        entry = memory.following[entry]
+    return False
+
+
+@compiled
+def _keep(memory: Any, state: int, new: Any, size: int) -> None:
+    """Remember a suffix while there is room."""
+    if memory.length[0] < len(memory.responses):
+        entry = memory.length[0]
+        memory.length[0] += 1
+        memory.responses[entry, :size] = new[:size]
+        memory.following[entry] = memory.head[state]
+        memory.head[state] = entry
+
+
+@compiled
+def _least_front(numbers: Any, used: int, d: int, i: int, n: int) -> Any:
+    """What every pipeline with class d at layer i as the n-th stage from the end has in front: least seconds between
+    arrivals, from a gradient that leaves to the arrival that it lets in, and between gradients that leave."""
+    spacing, turn, gap = np.inf, np.inf, np.inf
+    last = numbers.num_microbatches - 1
+    for e in range(len(numbers.counts)):
+        if (used // numbers.strides[e]) % (numbers.counts[e] + 1) == numbers.counts[e]:
+            continue
+        there, back = np.inf, np.inf
+        for m in range(2):
+            there_m, back_m = link_seconds(numbers, e, d, i, numbers.sizes[m])
+            there, back = min(there, there_m), min(back, back_m)
+        if there == np.inf or back == np.inf:
+            continue
+        spacing, gap = min(spacing, there), min(gap, back)
+        fill, busy = stage_seconds(numbers, e, i - 1, i)
+        if numbers.even:
+            turn = min(turn, there + back + fill)
+        else:
+            turn = min(turn, there + back)
+    if spacing == np.inf:
+        return 0.0, 0.0, 0.0
+    if numbers.gpipe:
+        return spacing, NEVER, gap
+    return spacing, turn, gap
+
+
 @compiled
 def search(
-    numbers: Any, total_table: Any, best_value: float, best_n: int, best_classes: Any, best_first: Any, budget: int
+    numbers: Any,
+    floors: Any,
+    totals: Any,
+    memory: Any,
+    best_value: float,
+    best_n: int,
+    best_classes: Any,
+    best_first: Any,
+    slack: float,
+    budget: int,
 ) -> Any:
     """Improve the incumbent until nothing better is left or ``budget`` pipelines are timed.
 
+    ``floors`` and ``totals`` are the tables of the fill in front; ``memory`` is empty or takes suffixes for dominance.
+    A ``slack`` above 1 also drops suffixes that are better by less: then nothing is proven.
     ``best_classes`` and ``best_first`` [q] hold the incumbent from the end and are overwritten; ``best_n`` = 0: none.
 
     Returns
@@ -89,6 +191,7 @@ def search(
     exact = np.zeros(size)
     rates = np.zeros(size)
     extras = np.zeros(size)
+    fills = np.zeros(size)
     prices = np.zeros(size)
     at_class = np.zeros(size, np.int64)
     at_first = np.zeros(size, np.int64)
@@ -103,6 +206,11 @@ def search(
     least_rate = numbers.rate.min()
     least_price = numbers.price.min()
     timed = 0
+    remember = len(memory.responses) > 0
+    equal_gpipe = numbers.gpipe and numbers.even  # step = fill + (M − 1)·(largest forward + largest backward)
+    most_f = np.zeros(size)
+    most_b = np.zeros(size)
+    answer = np.zeros(max(3, numbers.num_microbatches**2) + 1 + len(numbers.tensors))
     n = 0
     rates[0] = numbers.base_rate
     at_first[0] = -2
@@ -136,12 +244,15 @@ def search(
         rate_bound = rate + (least_rate if i > 0 else 0.0)
         extra_bound = extra + numbers.extra_front[i]
         limit = (best_value + TIE - extra_bound) / rate_bound if rate_bound > 0 else np.inf
-        front = total_table[used[n] + numbers.strides[e], e, i]
-        if front == np.inf or front + busy > limit:
+        link = room.link_forward[n - 1, 0] + room.link_backward[n - 1, 1] if n > 0 else 0.0
+        behind = fills[n] + link + fill
+        level = 0
+        while level + 1 < len(floors) and floors[level + 1] <= behind:
+            level += 1
+        front = totals[level, used[n] + numbers.strides[e], e, i]
+        if front == np.inf or front + busy > limit or front + fill + link + exact[n] > limit:
             continue
-        if n > 0:
-            fill += room.link_forward[n - 1, 0] + room.link_backward[n - 1, 1] + exact[n]
-        if fill + front > limit:
+        if behind + front + stage_pace(numbers, e, i, j, n + 1) > limit:
             continue
         set_stage(numbers, room, n, e, i, j)
         timed += 1 + (numbers.order_start[n + 2] - numbers.order_start[n + 1]) // WORK_ACTIONS
@@ -182,8 +293,31 @@ def search(
         if timed >= budget:
             break
         crossing[n] = crossing_bytes(numbers, first, n + 1, i)
+        if remember:
+            if equal_gpipe:
+                most_f[n + 1] = max(most_f[n], room.forward[n, 0], room.link_forward[n - 1, 0] if n > 0 else 0.0)
+                most_b[n + 1] = max(most_b[n], room.backward[n, 0], room.link_backward[n - 1, 0] if n > 0 else 0.0)
+                answer[0], answer[1], answer[2] = behind, most_f[n + 1], most_b[n + 1]
+                length = 3
+            else:
+                spacing, turn, gap = _least_front(numbers, used[n] + numbers.strides[e], e, i, n + 1)
+                length = response(numbers, room, n + 1, True, spacing, turn, gap, answer)
+                timed += numbers.num_microbatches // 4
+            answer[length] = crossing[n]
+            for t in range(len(numbers.tensors)):
+                if numbers.tensors[t, 0] < i:
+                    length += 1
+                    answer[length] = tensor_reads(numbers, first, n + 1, t)
+            state = ((used[n] + numbers.strides[e]) * num_classes + e) * (numbers.num_layers + 1) + i
+            if _dominated(memory, state, answer, length + 1, slack):
+                continue
+            if memory.length[0] < len(memory.responses):
+                if not equal_gpipe:
+                    response(numbers, room, n + 1, False, 0.0, 0.0, 0.0, answer)
+                _keep(memory, state, answer, length + 1)
         used[n + 1] = used[n] + numbers.strides[e]
         exact[n + 1] = step
+        fills[n + 1] = behind
         rates[n + 1] = rate
         extras[n + 1] = extra
         prices[n + 1] = prices[n] + numbers.price[e]
