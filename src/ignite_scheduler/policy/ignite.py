@@ -37,6 +37,8 @@ from ignite_scheduler.units import format_duration
 
 EXTERNALITY: Final = 0.5
 """How many jobs still to come a job in an idle cluster is taken to keep waiting, if it takes the whole cluster."""
+LEAST_SHARE: Final = 1e-4
+"""Least time that a job counts with, as a share of the longest option at hand."""
 DEFERRAL_GAINS: Final = (0.1, 0.4)
 """Share by which waiting must shorten the time to the finish, if few and if many gangs run. What is good for one job
 by itself crowds the fast devices, which the more jobs to come will want the more gangs there are."""
@@ -183,9 +185,18 @@ _Worth = Callable[[QueuedJob, Option], float]
 
 
 def _worth_crowded(able: _Able) -> _Worth:
-    """Weighted completions per second, the largest being 1."""
-    most = max((_weight(job) / options[0].seconds for job, options in able), default=1.0)
-    return lambda job, option: _weight(job) / option.seconds / most
+    """Weighted completions per second, the largest being 1.
+
+    A job with (next to) nothing left, such as one whose run was killed after its last save, counts as if it took
+    :data:`LEAST_SHARE` of the longest: worth the most, but not so much that all others vanish beside it.
+    """
+    floor = LEAST_SHARE * max((option.seconds for _, options in able for option in options), default=0.0) or 1.0
+
+    def pace(job: QueuedJob, option: Option) -> float:
+        return _weight(job) / max(option.seconds, floor)
+
+    most = max((pace(job, options[0]) for job, options in able), default=1.0)
+    return lambda job, option: pace(job, option) / most
 
 
 def _worth_roomy(able: _Able, total: int) -> _Worth:
@@ -194,7 +205,7 @@ def _worth_roomy(able: _Able, total: int) -> _Worth:
     def cost(job: QueuedJob, option: Option) -> float:
         return _weight(job) * option.seconds * (1.0 + EXTERNALITY * option.candidate.num_devices / total)
 
-    most = max((cost(job, option) for job, options in able for option in options), default=1.0)
+    most = max((cost(job, option) for job, options in able for option in options), default=1.0) or 1.0
     # starting anything is worth more than what others could gain from its devices: no job is left out for their sake
     return lambda job, option: 1.0 - cost(job, option) / most / (1 + len(able))
 
