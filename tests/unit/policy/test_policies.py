@@ -231,3 +231,13 @@ def test_a_mixed_workload_by_hand():
     rows = simulate(jobs, the_cluster, make_policy("ignite")).rows
     assert starts(rows) == {"a": 0, "b": 5, "c": 0}
     assert ends(rows) == {"a": 5, "b": 25, "c": 30}
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_a_job_with_nothing_left_to_do_starts_like_any_other(policy):
+    """It was killed after its last save: all its work is in the checkpoint, and no time is left."""
+    needs = (("*/V", 1),)
+    done = Option(candidate=Candidate(demand=needs, rate=1.0, rate_low=1.0), needs=needs, seconds=0.0)
+    for free, wanted in ((1, {"j1": 0.0}), (2, {"j1": 0.0, "j2": 10.0})):
+        jobs = [queued("j1", done), queued("j2", option(10, V=1))]
+        assert started(make_policy(policy).decide(view(jobs, {"V": free}))) == wanted
