@@ -184,3 +184,20 @@ def test_the_examples_are_trained_and_traced(tour: Path) -> None:
     again = ignite("run", "job.yaml", "--cluster", "cluster.yaml", "--directory", "run", cwd=tour)
     assert again.returncode == 1
     assert "run" in again.stderr
+
+
+@pytest.mark.torch
+def test_the_doctor_compares_every_gradient(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    job = {
+        "version": 1, "name": "mlp", "model": {"zoo": "mlp", "args": {"hidden": [8, 8]}},
+        "data": {"dataset": "breast_cancer"}, "steps": 1, "batch": {"global": 10, "micro": 4},
+    }  # fmt: skip
+    (tmp_path / "job.yaml").write_text(json.dumps(job))
+
+    report = document(ignite("doctor", "--gradients", "job.yaml", "--precision", "fp64", "-o", "json", cwd=tmp_path))
+
+    assert report["passed"] is True
+    assert report["bit_equal"] is True
+    assert {len(case["split"]) for case in report["cases"]} == {1, 2, 3}
+    assert all(case["gradient_error"] <= 1e-9 for case in report["cases"])

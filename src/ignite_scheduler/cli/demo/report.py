@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ignite_scheduler.cli.output import percent, seconds
 from ignite_scheduler.cli.plan_table import bottleneck_text, proof_text, short_form
@@ -31,6 +31,16 @@ table { border-collapse: collapse; margin: 1em 0; } th, td { padding: 4px 12px; 
 th { border-bottom: 2px solid #9aa5b1; } td { border-bottom: 1px solid #e4e7eb; } .note { color: #7b8794; }
 svg { max-width: 100%; height: auto; } code { background: #f5f7fa; padding: 1px 4px; }
 """
+
+
+FORETOLD: Final = (
+    "Promised: foretold when the job arrived, before anything was known of later arrivals. Simulated: the same jobs at "
+    "the same times, in simulation. All from the start of the run."
+)
+FINISH_COLUMNS: Final = (
+    "job", "arrived", "started", "promised finish", "simulated finish", "real finish", "against promise",
+    "against simulation",
+)  # fmt: skip
 
 
 def write_report(demo: Demo, folder: Path) -> None:
@@ -75,21 +85,8 @@ def page(demo: Demo, traces: dict[str, Traced]) -> str:
             [_step_row(job) for job in demo.ran.report.jobs],
         ),
         "<h2>Foretold and real finish</h2>",
-        "<p>Promised: foretold when the job arrived, before anything was known of later arrivals. Simulated: the same "
-        "jobs at the same times in <code>ignite simulate</code>. All from the start of the run.</p>",
-        _table(
-            [
-                "job",
-                "arrived",
-                "started",
-                "promised finish",
-                "simulated finish",
-                "real finish",
-                "against promise",
-                "against simulation",
-            ],
-            [_finish_row(demo, job) for job in demo.ran.report.jobs],
-        ),
+        f"<p>{html.escape(FORETOLD)}</p>",
+        _table(FINISH_COLUMNS, finish_rows(demo)),
         "<h2>Who held which device</h2>",
         demo.ran.to_svg(),
         "<h3>The same in simulation</h3>",
@@ -125,6 +122,11 @@ def _step_row(job: JobReport) -> list[str]:
         signed(job.step_error),
         f"{losses[0]:.3g} → {losses[-1]:.3g}" if losses else "–",
     ]
+
+
+def finish_rows(demo: Demo) -> list[list[str]]:
+    """Promised, simulated and real finish of each job."""
+    return [_finish_row(demo, job) for job in demo.ran.report.jobs]
 
 
 def _finish_row(demo: Demo, job: JobReport) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Final
 
 from ignite_scheduler import api
 from ignite_scheduler.cli.live import watching
-from ignite_scheduler.cli.output import console, seconds, show
+from ignite_scheduler.cli.output import console, seconds, show, table
 from ignite_scheduler.cli.plan_table import bottleneck_text, proof_text, short_form, stage_table
 from ignite_scheduler.errors import ConflictError, ExternalError
 from ignite_scheduler.model import Cluster, Job, Plan, Profile
@@ -50,7 +50,7 @@ class Demo:
 
 def play(folder: Path, *, quick: bool, policy: str) -> int:
     """Run the demo and write its report into ``folder``; the exit code."""
-    from ignite_scheduler.cli.demo.report import write_report
+    from ignite_scheduler.cli.demo.report import FINISH_COLUMNS, FORETOLD, finish_rows, write_report
     from ignite_scheduler.cli.run import exit_code, outcome_table
     from ignite_scheduler.policy import make_policy
 
@@ -88,6 +88,7 @@ def play(folder: Path, *, quick: bool, policy: str) -> int:
         ran=ran,
         simulated=simulate_same(jobs, cluster, profiles, policy, startup),
     )
+    show("", table(FINISH_COLUMNS, finish_rows(demo), right="1234567"), "", FORETOLD)
     write_report(demo, folder)
     show("", f"report: {folder / 'index.html'}")
     return exit_code(ran)
