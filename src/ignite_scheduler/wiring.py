@@ -113,7 +113,8 @@ def run(
     search_work
         Budget of each search for plans, see :class:`~ignite_scheduler.planner.Problem`.
     watch
-        Called with a snapshot every :data:`WATCH_EVERY` seconds, in the thread of the loop: it should be quick.
+        Called with a snapshot every :data:`WATCH_EVERY` seconds, in the thread of the loop: it should be quick. If it
+        raises, the run is saved and stopped, and the error comes out here.
 
     Raises
     ------
@@ -246,7 +247,10 @@ class _Session:
                 observer=self._records.note,
                 recovery=recovery,
             )
-            watching = asyncio.create_task(self._watched(watch)) if watch is not None else None
+            watching = None
+            if watch is not None:
+                watching = asyncio.create_task(self._watched(watch))
+                watching.add_done_callback(self._watching_ended)
             try:
                 return await self._shell.run([self._submission(asked) for asked in self._missing()])
             finally:
@@ -320,6 +324,11 @@ class _Session:
                 await asyncio.sleep(max(WATCH_EVERY, WATCH_REST * took))
         finally:
             watch(self._snapshot())
+
+    def _watching_ended(self, watching: asyncio.Task[None]) -> None:
+        """A watcher that fails must not leave the run going on unseen: save, stop, and let the error out at the end."""
+        if not watching.cancelled() and watching.exception() is not None:
+            self._interrupt()
 
     def _snapshot(self) -> Snapshot:
         return snapshot(

@@ -49,6 +49,20 @@ def test_a_job_whose_rank_is_killed_goes_on_from_its_checkpoint_and_the_device_i
     assert steps == list(range(1, 401))
 
 
+def test_a_watcher_that_fails_saves_and_stops_the_run_and_its_error_comes_out(tmp_path: Path) -> None:
+    def watch(now: Snapshot) -> None:
+        if now.jobs and now.jobs[0].done >= 10:
+            raise RuntimeError("no screen")
+
+    asked = wiring.ask(small_job(steps=400, every=None), small_profile())
+    with pytest.raises(RuntimeError, match="no screen"):
+        wiring.run([asked], small_cluster(0.5, 0.5), directory=tmp_path / "run", policy="fifo", watch=watch)
+    (job,) = wiring.resume(tmp_path / "run").jobs
+    assert job.state is State.FINISHED
+    assert [attempt.ending for attempt in job.story.attempts] == ["stopped", "finished"]
+    assert job.story.attempts[1].saved >= 10
+
+
 def test_a_job_that_cannot_work_fails_after_some_attempts_with_its_own_words(tmp_path: Path) -> None:
     broken = replace(small_job("broken"), data=Reference(zoo="synthetic_rows", args={"features": 7}))
     asked = [wiring.ask(broken, small_profile()), wiring.ask(small_job("whole"), small_profile())]
