@@ -34,7 +34,7 @@ from torch.distributed.checkpoint.state_dict import (
 
 from ignite_scheduler.engine.rule import Rule
 from ignite_scheduler.engine.saved import FACTS, LATEST, SCHEMA, saved_steps
-from ignite_scheduler.errors import InputError
+from ignite_scheduler.errors import ExternalError, InputError
 
 # Without flattening, optimizer state is numbered within a rank and cannot be read by another split.
 _OPTIONS: Final = StateDictOptions(flatten_optimizer_state_dict=True)
@@ -65,7 +65,10 @@ def save(folder: Path, rule: Rule, *, step: int, keep: int, facts: dict[str, Any
         writing.mkdir(parents=True)
     dist.barrier()
     rule.push_buffers()
-    state_dict_saver.save(_state(rule), checkpoint_id=writing)
+    try:
+        state_dict_saver.save(_state(rule), checkpoint_id=writing)
+    except CheckpointException as error:
+        raise ExternalError(f"could not write {writing}: {_first_reason(error)}", retryable=True) from error
     if first:
         (writing / FACTS).write_text(json.dumps({"schema": SCHEMA, "step": step, **facts}, indent=1) + "\n")
         shutil.rmtree(final, ignore_errors=True)

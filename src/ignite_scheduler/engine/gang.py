@@ -32,7 +32,7 @@ from ignite_scheduler.engine.groups import ControlGroup, open_group
 from ignite_scheduler.engine.processes import fork, meeting_point, new_scope
 from ignite_scheduler.engine.rank import Stop, main
 from ignite_scheduler.engine.reports import Ending, Failed, Finished, Report, Saved, Started, Stopped
-from ignite_scheduler.engine.saved import saved_steps
+from ignite_scheduler.engine.saved import latest, saved_steps
 from ignite_scheduler.engine.specification import WIRES, GangSpec
 
 _GRACE: Final = 0.7
@@ -50,6 +50,8 @@ class Gang:
         self._processes: list[BaseProcess] = []
         self._pipes: list[Connection] = []
         self._open: dict[int, Connection] = {}
+        self._codes: list[int | None] = []
+        self._reports: list[Report] = []
         self._troubles: dict[int, Trouble] = {}
         self._said: Finished | Stopped | None = None
         self._ending: Ending | None = None
@@ -123,16 +125,19 @@ class Gang:
             return []
         if not self._open and self._pipes:
             self._open = dict(enumerate(self._pipes))
-        reports = self._read()
+        self._read()
         if self._start_error is not None:
             self._end(Failed(reason=f"could not start: {self._start_error}", fault="job", saved=self._saved))
         elif self._wanted == "kill":
+            self._end_processes()
             self._read()
-            self._end(Stopped(done=self._saved, saved=self._saved))
+            saved = self._surviving()
+            self._end(Stopped(done=saved, saved=saved))
         elif self._wanted == "stop":
             self._pass_on_stop()
         if not self.ended:
             self._look_at_exits()
+        reports, self._reports = self._reports, []
         return [*reports, self._ending] if self._ending is not None else reports
 
     def wait(self, timeout: float | None = None) -> Iterator[Report]:
@@ -159,17 +164,15 @@ class Gang:
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
-    def _read(self) -> list[Report]:
-        reports: list[Report] = []
+    def _read(self) -> None:
         for rank, pipe in list(self._open.items()):
             try:
                 while pipe.poll():
-                    self._take(rank, pipe.recv(), reports)
+                    self._take(rank, pipe.recv())
             except (EOFError, OSError):
                 del self._open[rank]
-        return reports
 
-    def _take(self, rank: int, message: Report | Trouble, reports: list[Report]) -> None:
+    def _take(self, rank: int, message: Report | Trouble) -> None:
         match message:
             case Trouble():
                 self._troubles[rank] = message
@@ -178,7 +181,7 @@ class Gang:
             case _:
                 if isinstance(message, Started | Saved):
                     self._saved = message.done
-                reports.append(message)
+                self._reports.append(message)
 
     def _pass_on_stop(self) -> None:
         for pipe in self._open.values():
@@ -199,12 +202,12 @@ class Gang:
         if self._first_bad is None:
             self._first_bad = now
         if now - self._first_bad >= _GRACE or all(code is not None for code in codes):
+            self._end_processes()
             self._read()
             self._end(self._verdict())
 
     def _verdict(self) -> Ending:
-        codes = [process.exitcode for process in self._processes]
-        cause = find_cause(codes, self._troubles)
+        cause = find_cause(self._codes, self._troubles)
         lost = self._troubles.get(cause.rank)
         if self._said is not None and lost is not None and lost.kind == "peer":
             return self._said  # all was done and saved; who was last to leave found the others gone
@@ -213,18 +216,27 @@ class Gang:
         return Failed(
             reason=f"rank {cause.rank} on {device}: {'out of memory, ' if full else ''}{cause.reason}",
             fault=cause.fault,
-            saved=self._saved,
+            saved=self._surviving(),
             rank=cause.rank,
             device=device,
             layer=cause.layer,
         )
 
-    def _end(self, ending: Ending) -> None:
+    def _surviving(self) -> int:
+        """Steps in the newest whole checkpoint; rank 0 may have died between writing one and saying so."""
+        checkpoint = latest(self.spec.directory)
+        return self._saved if checkpoint is None else saved_steps(checkpoint)
+
+    def _end_processes(self) -> None:
+        self._codes = [process.exitcode for process in self._processes]  # before our own signals end the others
         for process in self._processes:
             if process.exitcode is None:
                 process.kill()
         for process in self._processes:
             process.join()
+
+    def _end(self, ending: Ending) -> None:
+        self._end_processes()
         for pipe in self._pipes:
             pipe.close()
         for group in self._groups.values():

@@ -116,6 +116,9 @@ def _explain(error: BaseException, spec: GangSpec, rank: int) -> Trouble:
 def _is_connection_error(error: BaseException) -> bool:
     import torch.distributed as dist
 
-    return isinstance(error, dist.DistBackendError | dist.DistNetworkError | ConnectionError) or (
-        isinstance(error, RuntimeError) and ("onnection" in str(error) or "gloo" in str(error))
-    )
+    if isinstance(error, dist.DistBackendError | dist.DistNetworkError | ConnectionError):
+        return True
+    frames = traceback.extract_tb(
+        error.__traceback__
+    )  # layers' own errors are wrapped, so what is left here is torch's
+    return isinstance(error, RuntimeError) and any("torch/distributed/" in frame.filename for frame in frames)
