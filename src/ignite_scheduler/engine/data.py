@@ -58,7 +58,7 @@ class Samples:
         if reference is None:
             raise InputError(f"job {owner!r} has no data: give data: {{dataset: …}} to train it")
         self._dataset: Any = zoo.dataset(reference)
-        self._dtype, self._device = dtype, device
+        self._dtype, self._device, self._owner = dtype, device, owner
 
     def __len__(self) -> int:
         return len(self._dataset)
@@ -72,8 +72,17 @@ class Samples:
         items = []
         for place, index in enumerate(indices.tolist()):
             seed_random_numbers(f"{key}/{place}", self._device)
-            items.append(self._dataset[index])
-        return self._stack([item[0] for item in items]), self._stack([item[1] for item in items])[0]
+            item = self._dataset[index]
+            if not isinstance(item, tuple | list) or len(item) != 2:
+                raise InputError(
+                    f"job {self._owner!r}: expected sample {index} of its data as (input, target), found "
+                    f"{type(item).__name__}"
+                )
+            items.append(item)
+        inputs, targets = (self._stack([item[part] for item in items]) for part in (0, 1))
+        if len(targets) != 1:
+            raise InputError(f"job {self._owner!r}: expected one target for each sample, found {len(targets)}")
+        return inputs, targets[0]
 
     def _stack(self, items: list[Any]) -> tuple[Tensor, ...]:
         columns = zip(*items, strict=True) if isinstance(items[0], tuple | list) else [items]

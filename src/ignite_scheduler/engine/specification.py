@@ -16,6 +16,9 @@ DEFAULT_TIMEOUT: Final = 120.0
 Emulation = Literal["pacing", "groups"]
 """How a slower device is played."""
 
+PRECISIONS: Final = ("fp32", "bf16", "fp64")
+"""What the engine trains in. ``fp64`` is for checks; fp16 would need a loss scale."""
+
 WIRES: Final = ".wires"
 """Folder in the run directory where wires that several ranks use are booked."""
 
@@ -91,6 +94,11 @@ class GangSpec:
     emulation: Emulation = "pacing"
 
     def __post_init__(self) -> None:
+        if self.plan.precision not in PRECISIONS:
+            raise InputError(
+                f"this engine trains in {', '.join(PRECISIONS)}; the plan for {self.plan.job!r} is in "
+                f"{self.plan.precision}"
+            )
         for stage in self.plan.stages:
             if len(stage.devices) != 1:
                 raise InputError(

@@ -13,14 +13,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ignite_scheduler import zoo
 from ignite_scheduler.engine import devices
-from ignite_scheduler.engine.data import SampleOrder, num_steps
+from ignite_scheduler.engine.chain import DTYPES
+from ignite_scheduler.engine.data import SampleOrder, Samples, num_steps
 from ignite_scheduler.engine.devices import CpuDevice, DeviceMemoryError, MemoryWatch, PacedDevice, open_device
 from ignite_scheduler.engine.links import OwnWire, SharedWire, open_wires
 from ignite_scheduler.engine.optimization import clip, learning_rate, make_optimizer, squared_norm
 from ignite_scheduler.engine.run_directory import MeasuredStep, Metrics, write_timeline
 from ignite_scheduler.engine.saved import facts, latest
-from ignite_scheduler.engine.specification import GangSpec, RankDevice, emulated
+from ignite_scheduler.engine.specification import PRECISIONS, GangSpec, RankDevice, emulated
 from ignite_scheduler.engine.transport import Layout, Spec
 from ignite_scheduler.errors import InputError, NotFoundError
 from ignite_scheduler.model import (
@@ -348,3 +350,39 @@ def test_a_cluster_is_played_with_its_speeds_and_links(tmp_path: Path) -> None:
     assert {pair: link.seconds(1e6) for pair, link in spec.links.items()} == {(0, 1): 1.5, (1, 0): 1.5}
     with pytest.raises(InputError, match="no link from 'rank-0' to 'rank-1'"):
         emulated(job(), plan(), Cluster(name="c", nodes=nodes, links=()), directory=tmp_path)
+
+
+def test_a_precision_that_the_engine_cannot_train_in_is_refused_before_the_start(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    with pytest.raises(InputError, match="trains in fp32, bf16, fp64; the plan for 'j' is in fp16"):
+        GangSpec(job=job(), plan=replace(plan(), precision="fp16"), devices=(RankDevice(id="a"),), directory=tmp_path)
+    assert set(PRECISIONS) == set(DTYPES)
+
+
+@pytest.mark.parametrize(
+    ("item", "words"),
+    [
+        (torch.zeros(3), "as \\(input, target\\), found Tensor"),
+        ((torch.zeros(3), torch.zeros(1), torch.zeros(1)), "as \\(input, target\\), found tuple"),
+        ((torch.zeros(3), (torch.zeros(1), torch.zeros(1))), "one target for each sample, found 2"),
+    ],
+)
+def test_a_sample_is_an_input_and_a_target(item: object, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = samples_of([item], monkeypatch)
+    with pytest.raises(InputError, match=words):
+        samples.read(torch.tensor([0]), "key")
+
+
+def test_samples_are_read_in_the_jobs_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    item = ((torch.ones(2), torch.tensor([7])), 3)
+    samples = samples_of([item, item], monkeypatch)
+    (real, whole), target = samples.read(torch.tensor([0, 1, 0]), "key")
+    assert (real.dtype, real.shape) == (torch.float64, (3, 2))
+    assert (whole.dtype, whole.shape) == (torch.int64, (3, 1))
+    assert target.tolist() == [3, 3, 3]
+
+
+def samples_of(items: list[object], monkeypatch: pytest.MonkeyPatch) -> Samples:
+    monkeypatch.setattr(zoo, "dataset", lambda _: items)
+    return Samples(Reference(zoo="x"), dtype=torch.float64, device=torch.device("cpu"), owner="j")
