@@ -88,3 +88,26 @@ def late(plan: Plan, deadline: float, proven: bool) -> Infeasible:
         earliest_finish=finish,
         cures=(f"a deadline of at least {format_duration(finish)}", "fewer steps", "more or faster devices"),
     )
+
+
+def not_found(classes: Classes) -> Infeasible:
+    """The answer for a large cluster on which no plan was found; nothing is proven."""
+    return Infeasible(
+        code="memory",
+        text=(
+            f"no plan was found over {int(classes.counts.sum())} devices of {len(classes.counts)} classes; "
+            "with so many it is not proven that there is none"
+        ),
+        cures=("allow fewer devices, so that the search is complete", "add memory", "smaller microbatches"),
+    )
+
+
+def too_dear(plans: tuple[Plan, ...], budget: float, currency: str | None) -> Infeasible:
+    """The refusal of a budget that no plan in time keeps."""
+    costs = [made.predicted.cost for made in plans if made.predicted.cost is not None]
+    money = f" {currency}" if currency else ""
+    return Infeasible(
+        code="budget",
+        text=f"the budget of {budget:g}{money} is too small: the cheapest plan found costs {min(costs):.4g}{money}",
+        cures=(f"a budget of at least {min(costs):.4g}{money}", "fewer steps", "cheaper devices"),
+    )

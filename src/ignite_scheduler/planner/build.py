@@ -6,7 +6,7 @@ import math
 from itertools import pairwise
 
 from ignite_scheduler.cost import Assignment, evaluate, microbatch_sizes, resolved_precision
-from ignite_scheduler.model import Alternative, Bound, Plan, Unused
+from ignite_scheduler.model import Alternative, Bound, Plan
 from ignite_scheduler.planner.problem import Family
 from ignite_scheduler.planner.setup import Setup
 from ignite_scheduler.planner.solve import Choice
@@ -37,15 +37,7 @@ def evaluated(setup: Setup, choice: Choice, family: Family) -> Plan:
     )
 
 
-def build(
-    setup: Setup,
-    choice: Choice,
-    family: Family,
-    bound: float,
-    *,
-    unused: tuple[Unused, ...] = (),
-    alternatives: tuple[Alternative, ...] = (),
-) -> Plan:
+def build(setup: Setup, choice: Choice, family: Family, bound: float) -> Plan:
     """The plan of a choice; ``bound`` is what no choice goes below in the problem's objective."""
     problem = setup.problem
     bare = evaluated(setup, choice, family)
@@ -57,8 +49,6 @@ def build(
         assignment,
         memory_margin=problem.memory_margin,
         bound=_bound(setup, bare.predicted.step, choice.value, bound),
-        unused=unused,
-        alternatives=alternatives,
         warnings=_warnings(setup, bare),
         resolved=_resolved(setup, assignment, family),
     )
@@ -92,13 +82,18 @@ def _warnings(setup: Setup, bare: Plan) -> tuple[str, ...]:
 def _bound(setup: Setup, step: float, value: float, bound: float) -> Bound:
     """What is proven, in terms of the step time."""
     objective = setup.problem.objective
+    if setup.narrowed:
+        method = "resources.any_of over many devices: the first of each kind by id were taken, others are not looked at"
+        return Bound(step=0.0, gap=math.inf, method=method, optimal=False)
     if objective == "time":
         proven = bound >= step - TIE * max(1.0, step)
         lower = step if proven else bound
         end = "complete" if proven else "stopped by its budget of work"
         method = f"branch and bound on the exact step time, {end}"
+        if setup.classes.wide:
+            method = "fill and pace of layers on their fastest devices; plan by local search on the exact step time"
     else:
-        proven = bound >= value - TIE * max(1.0, abs(value))
+        proven = bound >= value - TIE * max(1.0, abs(value)) and not setup.classes.contended
         lower = setup.least_step()
         end = "complete" if proven else "stopped by its budget of work"
         method = f"step: fill and pace of layers on their fastest devices; {objective}: branch and bound, {end}"

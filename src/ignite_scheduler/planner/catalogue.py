@@ -21,13 +21,13 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ignite_scheduler.model import Infeasible, Plan
-from ignite_scheduler.planner.answers import no_plan
+from ignite_scheduler.planner.answers import no_plan, not_found
 from ignite_scheduler.planner.build import build
 from ignite_scheduler.planner.instance import Arrays
 from ignite_scheduler.planner.kernel import Ints, Numbers
 from ignite_scheduler.planner.problem import Family, Problem
 from ignite_scheduler.planner.setup import Setup, prepare, quick_bound
-from ignite_scheduler.planner.solve import NOTHING, Choice, Permit, first_plan, solve
+from ignite_scheduler.planner.solve import Choice, first_plan, solve
 from ignite_scheduler.planner.tree import TIE
 
 MAX_SETS: Final = 512
@@ -71,6 +71,8 @@ def catalogue(problem: Problem) -> tuple[Plan, ...] | Infeasible:
     if isinstance(setup, Infeasible):
         return setup
     offers = _offers(setup)
+    if not offers and setup.classes.wide:
+        return not_found(setup.classes)
     if not offers:
         return no_plan(problem, setup.classes, setup.model, setup.permit, setup.families)
     offers.sort(key=lambda offer: (offer.choice.value, sum(offer.counts), offer.counts))
@@ -105,6 +107,11 @@ def _families(setup: Setup) -> Tried:
         arrays = setup.arrays(family)
         ranked.append((setup.as_value(quick_bound(setup, arrays, family)), family, arrays))
     ranked.sort(key=lambda entry: entry[0])
+    if setup.classes.wide:
+        return Tried(
+            tuple((family, setup.numbers(family, arrays)) for _, family, arrays in ranked[:2]),
+            tuple((family, arrays) for _, family, arrays in ranked[2:]),
+        )
     near = [(bound, family, setup.numbers(family, arrays)) for bound, family, arrays in ranked[:NEAR_FAMILIES]]
     chosen: dict[Family, Numbers] = {}
     for most in (setup.permit.max_stages, 2, 1):
@@ -129,7 +136,16 @@ def _families(setup: Setup) -> Tried:
 
 
 def _multisets(setup: Setup) -> Iterator[tuple[int, ...]]:
-    """Permitted counts by class, fewest devices first."""
+    """Permitted counts by class, fewest devices first; on a large cluster only those of one class."""
+    if setup.classes.wide:
+        single = [
+            tuple(count if k == c else 0 for k in range(len(setup.classes.counts)))
+            for c, most in enumerate(setup.classes.counts)
+            for count in range(1, int(most) + 1)
+            if setup.permit.allowed[count]
+        ]
+        yield from sorted(single, key=sum)[:MAX_SETS]
+        return
     counts = setup.classes.counts_of()[setup.permit.allowed]
     order = np.lexsort((*counts.T, counts.sum(axis=1)))
     for row in counts[order[:MAX_SETS]]:

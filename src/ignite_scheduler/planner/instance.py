@@ -7,8 +7,9 @@ search runs over sequences of classes instead of sequences of devices.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,9 @@ from ignite_scheduler.cost import byte_scale, layer_seconds, memory_factors
 from ignite_scheduler.model import MODEL_INPUT, Cluster, Device, Job, Profile
 from ignite_scheduler.planner.kernel import Floats, Ints
 from ignite_scheduler.planner.problem import Family
+
+MAX_SETS: Final = 10_000
+"""Multisets of devices that tables are made over at most: 13 distinct devices, or 64 of three kinds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +45,17 @@ class Classes:
     @property
     def num_sets(self) -> int:
         """Number of multisets of devices, the empty one included."""
-        return int(np.prod(self.counts + 1))
+        return math.prod(int(count) + 1 for count in self.counts)
+
+    @property
+    def wide(self) -> bool:
+        """Whether there are too many multisets to list: then a multiset's number is its number of devices."""
+        return self.num_sets > MAX_SETS
+
+    @property
+    def contended(self) -> bool:
+        """Whether links share a wire, so that transfers of different stages wait for each other."""
+        return bool((self.wires >= 0).any())
 
     def counts_of(self) -> Ints:
         """[multiset, class]: how many devices of each class a multiset holds."""
@@ -86,12 +100,18 @@ def group(cluster: Cluster, devices: tuple[Device, ...]) -> Classes:
         devices=tuple(devices[first] for first in firsts),
         members=tuple(tuple(devices[i].id for i in indices) for indices in members),
         counts=counts,
-        strides=np.concatenate(([1], np.cumprod(counts[:-1] + 1))).astype(np.int64),
+        strides=_strides(counts),
         member_rank=ranks,
         latency=latency[rows, columns],
         per_byte=per_byte[rows, columns],
         wires=wires[rows, columns],
     )
+
+
+def _strides(counts: Ints) -> Ints:
+    if math.prod(int(count) + 1 for count in counts) > MAX_SETS:
+        return np.ones(len(counts), dtype=np.int64)
+    return np.concatenate(([1], np.cumprod(counts[:-1] + 1))).astype(np.int64)
 
 
 def _link_arrays(cluster: Cluster, devices: tuple[Device, ...]) -> tuple[Floats, Floats, Ints]:

@@ -424,13 +424,18 @@ def tensor_reads(numbers: Any, first: Any, n: int, t: int) -> float:
 @compiled
 def value_of(numbers: Any, room: Any, n: int, classes: Any, first: Any) -> float:
     """Objective of a whole pipeline given from the end; infinite where it is not permitted."""
+    if n > numbers.max_stages:
+        return np.inf
     multiset = 0
     for q in range(n):
-        c = classes[q]
-        if (multiset // numbers.strides[c]) % (numbers.counts[c] + 1) == numbers.counts[c]:
+        same = 1
+        for p in range(q):
+            if classes[p] == classes[q]:
+                same += 1
+        if same > numbers.counts[classes[q]]:
             return np.inf
-        multiset += numbers.strides[c]
-    if n > numbers.max_stages or not numbers.allowed[multiset]:
+        multiset += numbers.strides[classes[q]]
+    if not numbers.allowed[multiset]:
         return np.inf
     end = numbers.num_layers
     rate = numbers.base_rate

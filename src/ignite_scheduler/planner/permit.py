@@ -136,7 +136,10 @@ def check_times(problem: Problem, devices: tuple[Device, ...]) -> None:
 
 
 def permit(problem: Problem, classes: Classes) -> Permit | Infeasible:
-    """The multisets and cuts that the job leaves, or why there are none."""
+    """The multisets and cuts that the job leaves, or why there are none.
+
+    Where there are too many multisets to list, ``allowed`` has one entry for each number of devices instead.
+    """
     job, num_layers = problem.job, len(problem.profile.layers)
     choice, resources = job.pipeline, job.resources
     num_devices = int(classes.counts.sum())
@@ -150,12 +153,12 @@ def permit(problem: Problem, classes: Classes) -> Permit | Infeasible:
             text=f"{most} devices < {stages} stages: each stage needs a device of its own",
             cures=(f"allow {stages - most} more devices", f"ask for {most} stages"),
         )
-    counts = classes.counts_of()
+    counts = classes.counts_of() if not classes.wide else np.arange(num_devices + 1)[:, None]
     totals = counts.sum(axis=1)
     allowed = (totals >= 1) & (totals <= most)
     if stages != "auto":
         allowed &= totals == stages
-    if resources.any_of:
+    if resources.any_of and not classes.wide:
         kinds = [device.kind for device in classes.devices]
         match = np.zeros(len(totals), dtype=bool)
         for request in resources.any_of:

@@ -9,21 +9,24 @@ Theory of operation
    exactly; first plans from them, local search on the exact step time, then branch and bound until bound and plan
    meet or the budget of work is spent.
 4. *Answer*: the choice goes through :func:`ignite_scheduler.cost.evaluate`, the one place where figures come from.
-   Optimality is claimed only if the evaluated step equals the proven bound.
+   Optimality is claimed only if the evaluated step equals the proven bound. Where links share a wire the search does not
+   see transfers wait for each other; the plans met are then compared by the full timeline.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ignite_scheduler.model import Infeasible, Plan
-from ignite_scheduler.planner.answers import late, no_plan
-from ignite_scheduler.planner.build import alternative, build
+from ignite_scheduler.planner.answers import no_plan, not_found
+from ignite_scheduler.planner.build import alternative, build, evaluated
 from ignite_scheduler.planner.kernel import Numbers
+from ignite_scheduler.planner.line import line_first_plan
 from ignite_scheduler.planner.problem import Family, Problem
 from ignite_scheduler.planner.setup import Setup, Sketch, prepare, quick_bound
 from ignite_scheduler.planner.solve import NOTHING, Choice, first_plan, solve
+from ignite_scheduler.planner.terms import held
 from ignite_scheduler.planner.tree import TIE
 from ignite_scheduler.planner.unused import Without, unused_reasons
 
@@ -61,9 +64,24 @@ def plan(problem: Problem) -> Plan | Infeasible:
     if isinstance(setup, Infeasible):
         return setup
     best = optimise(setup, problem.work)
+    if best.family is None and setup.classes.wide:
+        return not_found(setup.classes)
     if best.family is None:
         return no_plan(problem, setup.classes, setup.model, setup.permit, setup.families)
+    if setup.classes.contended:
+        _settle_contention(setup, best)
     return _judge(setup, best)
+
+
+def _settle_contention(setup: Setup, best: Best) -> None:
+    """Choose again among the plans met, by the timeline with shared wires, which the search leaves out.
+
+    Without waiting for wires a step is no longer, so that the bound holds.
+    """
+    assert best.family is not None
+    met = [*best.others, (best.choice, best.family)]
+    steps = [evaluated(setup, choice, family).predicted.step for choice, family in met]
+    best.choice, best.family = met[min(range(len(met)), key=lambda index: (steps[index], met[index]))]
 
 
 def optimise(setup: Setup, budget: int) -> Best:
@@ -80,6 +98,14 @@ def optimise(setup: Setup, budget: int) -> Best:
             best.bound = min(best.bound, sketch.bound)
             continue
         numbers = setup.numbers(sketch.family, sketch.arrays)
+        if setup.classes.wide:
+            choice, spent = line_first_plan(setup, numbers, max(0, budget - best.work))
+            best.work += spent
+            best.bound = min(best.bound, sketch.bound)
+            _accept(best, choice, sketch.family)
+            if best.work >= budget:
+                break
+            continue
         choice, step_bound = first_plan(numbers)
         if step_bound == math.inf:
             continue  # nothing fits, and the tables prove it
@@ -109,18 +135,29 @@ def _accept(best: Best, choice: Choice, family: Family) -> None:
 
 
 def _judge(setup: Setup, best: Best) -> Plan | Infeasible:
-    """Turn the best choice into a plan, held against the deadline."""
+    """Turn the best choice into a plan, held against deadline and budget."""
     assert best.family is not None
-    made = build(setup, best.choice, best.family, best.bound)
-    deadline, duration = setup.problem.job.queue.deadline, made.predicted.duration
-    if deadline is not None and duration is not None and duration > deadline:
-        return late(made, deadline, made.bound.optimal)
+    bare = build(setup, best.choice, best.family, best.bound)
+    queue = setup.problem.job.queue
+    if queue.deadline is not None or queue.budget is not None:
+        kept = held(setup.problem, bare, _fastest(setup.problem))
+        if isinstance(kept, Infeasible) or kept.device_ids != bare.device_ids:
+            return kept
+        bare = kept
     ranked = sorted({entry for entry in best.others if entry != (best.choice, best.family)})
-    return build(
-        setup,
-        best.choice,
-        best.family,
-        best.bound,
-        unused=unused_reasons(setup, Without(made, best.choice, best.family)),
+    return replace(
+        bare,
+        unused=unused_reasons(setup, Without(bare, best.choice, best.family)),
         alternatives=tuple(alternative(setup, *entry) for entry in ranked[:NUM_ALTERNATIVES]),
     )
+
+
+def _fastest(problem: Problem) -> Plan | None:
+    """The fastest plan where the objective is another, else None."""
+    if problem.objective == "time":
+        return None
+    setup = prepare(replace(problem, objective="time"))
+    assert not isinstance(setup, Infeasible)
+    best = optimise(setup, problem.work)
+    assert best.family is not None
+    return build(setup, best.choice, best.family, best.bound)

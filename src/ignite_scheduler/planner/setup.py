@@ -18,7 +18,7 @@ from ignite_scheduler.planner.solve import Goal, Permit, make_numbers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """A problem that has been checked, in arrays."""
+    """A problem that has been checked, in arrays. ``narrowed``: not all devices that could be used are looked at."""
 
     problem: Problem
     classes: Classes
@@ -27,6 +27,7 @@ class Setup:
     goal: Goal
     families: tuple[Family, ...]
     barred: tuple[Unused, ...]
+    narrowed: bool = False
 
     def arrays(self, family: Family) -> Arrays:
         """Times and memory limits of a family."""
@@ -66,6 +67,9 @@ def prepare(problem: Problem) -> Setup | Infeasible:
     check_times(problem, allowed.devices)
     goal_of(problem, allowed.devices)
     classes = group(problem.cluster, allowed.devices)
+    narrowed = classes.wide and bool(problem.job.resources.any_of)
+    if narrowed:
+        classes = group(problem.cluster, _requested(problem, allowed.devices))
     permitted = permit(problem, classes)
     if isinstance(permitted, Infeasible):
         return permitted
@@ -77,7 +81,18 @@ def prepare(problem: Problem) -> Setup | Infeasible:
         goal=goal_of(problem, classes.devices),
         families=families(problem.job),
         barred=allowed.unused,
+        narrowed=narrowed,
     )
+
+
+def _requested(problem: Problem, devices: tuple[Device, ...]) -> tuple[Device, ...]:
+    """The first devices of each kind by id, as many as the first request that can be met asks for."""
+    by_id = sorted(devices, key=lambda device: device.id)
+    for request in problem.job.resources.any_of:
+        found = {kind: [device for device in by_id if device.kind == kind][:count] for kind, count in request.items()}
+        if all(len(found[kind]) == count for kind, count in request.items()):
+            return tuple(device for group in found.values() for device in group)
+    return devices
 
 
 def goal_of(problem: Problem, devices: tuple[Device, ...]) -> Goal:

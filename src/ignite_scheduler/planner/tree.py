@@ -137,7 +137,6 @@ def _least_front(numbers: Any, used: int, d: int, i: int, n: int) -> Any:
     """What every pipeline with class d at layer i as the n-th stage from the end has in front: least seconds between
     arrivals, from a gradient that leaves to the arrival that it lets in, and between gradients that leave."""
     spacing, turn, gap = np.inf, np.inf, np.inf
-    last = numbers.num_microbatches - 1
     for e in range(len(numbers.counts)):
         if (used // numbers.strides[e]) % (numbers.counts[e] + 1) == numbers.counts[e]:
             continue
@@ -148,7 +147,7 @@ def _least_front(numbers: Any, used: int, d: int, i: int, n: int) -> Any:
         if there == np.inf or back == np.inf:
             continue
         spacing, gap = min(spacing, there), min(gap, back)
-        fill, busy = stage_seconds(numbers, e, i - 1, i)
+        fill, _ = stage_seconds(numbers, e, i - 1, i)
         if numbers.even:
             turn = min(turn, there + back + fill)
         else:

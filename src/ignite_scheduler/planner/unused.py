@@ -31,12 +31,12 @@ def unused_reasons(setup: Setup, best: Without) -> tuple[Unused, ...]:
     classes = setup.classes
     used = [best.choice.classes.count(c) for c in range(len(classes.counts))]
     reasons = list(setup.barred)
-    explained = 0
+    explained, most = 0, 0 if classes.wide else MAX_CLASSES
     for c, members in enumerate(classes.members):
         if used[c] == len(members):
             continue
         explained += 1
-        text = _reason(setup, best, c, used[c]) if explained <= MAX_CLASSES else "no faster plan with it was found"
+        text = _reason(setup, best, c, used[c]) if explained <= most else "no faster plan with it was found"
         reasons += [Unused(device=device, reason=text) for device in members[used[c] :]]
     return tuple(sorted(reasons, key=lambda entry: entry.device))
 
