@@ -1,5 +1,8 @@
 """Which of several dead ranks is the cause."""
 
+import subprocess
+import sys
+
 import pytest
 
 from ignite_scheduler.engine.blame import Trouble, find_cause
@@ -32,3 +35,9 @@ def test_the_cause_is_told_from_those_who_suffered(
 
 def test_a_layer_that_raised_is_passed_on() -> None:
     assert find_cause([3, 4], {0: RAISED, 1: LOST_1}).layer == "fc"
+
+
+def test_the_supervisors_side_does_not_load_torch() -> None:
+    modules = "gang, reports, saved, specification"
+    code = f"import sys; from ignite_scheduler.engine import {modules}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
