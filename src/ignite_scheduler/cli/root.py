@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
@@ -83,4 +84,7 @@ def ignite() -> None:
 
 def main() -> NoReturn:
     """Entry point of the installed command."""
+    for stream in (sys.stdout, sys.stderr):  # a terminal that lacks a sign shows its code instead of ending the command
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     ignite.main(prog_name="ignite")

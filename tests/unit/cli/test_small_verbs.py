@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -149,3 +152,15 @@ def test_a_table_in_a_pipe_is_plain_and_whole(capsys: pytest.CaptureFixture[str]
     assert "x" * 60 in text
     assert "y" * 60 in text
     assert "\x1b" not in text
+
+
+def test_a_terminal_without_our_signs_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "ignite_scheduler.cli", "devices", "--cluster", "cluster.yaml"],
+        capture_output=True, text=True, check=False, cwd=tmp_path, env=os.environ | {"PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    assert "a/box-1" in done.stdout
