@@ -17,7 +17,9 @@ class Backfill:
     finish soonest if what runs ends as expected. A later job may start now only if it ends by then or takes devices
     that are spare then. ``depth`` limits how many jobs behind the head are looked at in one round.
 
-    References ---------- A. Mu'alem, D. Feitelson, "Utilization, predictability, workloads, and user runtime
+    References
+    ----------
+    A. Mu'alem, D. Feitelson, "Utilization, predictability, workloads, and user runtime
     estimates in scheduling the IBM SP2 with backfilling", IEEE TPDS 12(6), 2001. Deviation: a job may have several
     options (mixes of devices); the head takes the one that finishes first, the others the fastest that fits.
     """

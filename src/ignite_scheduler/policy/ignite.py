@@ -1,6 +1,8 @@
 """The default policy: for all queued jobs at once, which option each should start on now, or wait for a better one.
 
-Theory of operation ------------------- One round is one multiple-choice knapsack
+Theory of operation
+-------------------
+One round is one multiple-choice knapsack
 (:mod:`ignite_scheduler.policy.knapsack`) over the free devices: at most one option a job, each with the value of
 starting it now.
 

@@ -19,7 +19,9 @@ fairness (finish-time ρ)
 promise error
     |JCT − promised JCT| ÷ promised JCT, the promised finish being the middle of its range.
 
-References ---------- ρ: K. Mahajan et al., "Themis: Fair and efficient GPU cluster scheduling", NSDI 2020, §4.
+References
+----------
+ρ: K. Mahajan et al., "Themis: Fair and efficient GPU cluster scheduling", NSDI 2020, §4.
 Deviation: the share is of devices of any kind, and the job's speed on it is taken as proportional to its number of
 devices.
 """
