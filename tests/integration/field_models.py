@@ -178,3 +178,8 @@ class _Distorted:
 def distorted() -> _Distorted:
     """Samples that differ at each reading by torch's random numbers."""
     return _Distorted()
+
+
+def bare_ends(width: int = 16) -> nn.Sequential:
+    """A chain whose first and last layers have no weights; nothing needs a gradient before the second."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(width, width), nn.Tanh(), nn.Linear(width, 4), nn.Identity())

@@ -187,6 +187,15 @@ def test_running_statistics_survive_a_resume(run: Any, tmp_path: Path) -> None:
     assert [line["held_loss"] for line in metrics(tmp_path)] == before
 
 
+def test_stages_without_weights_save_and_resume(run: Any, tmp_path: Path) -> None:
+    job = make_job("field_models:bare_ends", steps=4, checkpoint=Checkpointing(every=2), gradient_clip=0.1)
+    list(run(make_spec(job, make_plan(job, [1, 3, 1], [4, 4]), tmp_path)).wait(60))
+    before = [line["loss"] for line in metrics(tmp_path)]
+    resume = tmp_path / "checkpoints" / "step-000002"
+    list(run(make_spec(job, make_plan(job, [4, 1], [4, 4]), tmp_path, resume=resume)).wait(60))
+    assert [line["loss"] for line in metrics(tmp_path)] == before
+
+
 def test_sixteen_bits_train_and_resume_from_their_master_weights(run: Any, tmp_path: Path) -> None:
     job = make_job(
         steps=6, precision="bf16", optimizer=Optimizer(name="adamw", lr=1e-3), checkpoint=Checkpointing(every=3)

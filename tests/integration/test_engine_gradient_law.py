@@ -82,6 +82,12 @@ def test_any_split_will_do(split: tuple[int, ...], pool: RankPool) -> None:
     assert report.passed, worst(report)
 
 
+@pytest.mark.parametrize("split", [(1, 4), (4, 1), (1, 3, 1), (1, 1, 3)])
+def test_stages_without_weights_pass_on_what_they_get(split: tuple[int, ...], pool: RankPool) -> None:
+    report = gradients(make_job("field_models:bare_ends"), splits=[split], dtype="fp64", pool=pool)
+    assert report.passed, worst(report)
+
+
 def test_the_check_can_fail(pool: RankPool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Held against a reference on another batch, the same pipeline does not pass."""
     from ignite_scheduler.engine import reference
