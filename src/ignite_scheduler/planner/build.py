@@ -90,11 +90,13 @@ def _bound(setup: Setup, step: float, value: float, bound: float) -> Bound:
         lower = step if proven else bound
         end = "complete" if proven else "stopped by its budget of work"
         method = f"branch and bound on the exact step time, {end}"
+        if setup.classes.contended:
+            method = f"{method}; transfers that wait for a shared wire are in the step, not in the bound"
         if setup.classes.wide:
             method = "fill and pace of layers on their fastest devices; plan by local search on the exact step time"
     else:
         proven = bound >= value - TIE * max(1.0, abs(value)) and not setup.classes.contended
-        lower = setup.least_step()
+        lower = min(step, setup.least_step())
         end = "complete" if proven else "stopped by its budget of work"
         method = f"step: fill and pace of layers on their fastest devices; {objective}: branch and bound, {end}"
     return Bound(step=lower, gap=step / lower - 1 if lower > 0 else math.inf, method=method, optimal=proven)

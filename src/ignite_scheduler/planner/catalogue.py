@@ -26,8 +26,8 @@ from ignite_scheduler.planner.build import build
 from ignite_scheduler.planner.instance import Arrays
 from ignite_scheduler.planner.kernel import Ints, Numbers
 from ignite_scheduler.planner.problem import Family, Problem
-from ignite_scheduler.planner.setup import Setup, prepare, quick_bound
-from ignite_scheduler.planner.solve import Choice, first_plan, solve
+from ignite_scheduler.planner.setup import Setup, prepare, quick_bound, quick_figures
+from ignite_scheduler.planner.solve import Choice, first_plan, improve
 from ignite_scheduler.planner.tree import TIE
 
 MAX_SETS: Final = 512
@@ -84,7 +84,7 @@ def catalogue(problem: Problem) -> tuple[Plan, ...] | Infeasible:
 class Tried(NamedTuple):
     """Families that are tried on every multiset, and all others."""
 
-    families: tuple[tuple[Family, Numbers], ...]
+    families: tuple[tuple[Family, Numbers, Arrays], ...]
     rest: tuple[tuple[Family, Arrays], ...]
 
 
@@ -105,34 +105,36 @@ def _families(setup: Setup) -> Tried:
     ranked = []
     for family in setup.families:
         arrays = setup.arrays(family)
-        ranked.append((setup.as_value(quick_bound(setup, arrays, family)), family, arrays))
-    ranked.sort(key=lambda entry: entry[0])
+        bound, guess = quick_figures(setup, arrays, family)
+        ranked.append((guess, setup.as_value(bound), family, arrays))
+    ranked.sort(key=lambda entry: entry[:3])
     if setup.classes.wide:
         return Tried(
-            tuple((family, setup.numbers(family, arrays)) for _, family, arrays in ranked[:2]),
-            tuple((family, arrays) for _, family, arrays in ranked[2:]),
+            tuple((family, setup.numbers(family, arrays), arrays) for _, _, family, arrays in ranked[:2]),
+            tuple((family, arrays) for _, _, family, arrays in ranked[2:]),
         )
-    near = [(bound, family, setup.numbers(family, arrays)) for bound, family, arrays in ranked[:NEAR_FAMILIES]]
+    near = [(bound, family, setup.numbers(family, arrays)) for _, bound, family, arrays in ranked[:NEAR_FAMILIES]]
     chosen: dict[Family, Numbers] = {}
     for most in (setup.permit.max_stages, 2, 1):
         best, best_entry = math.inf, None
         for bound, family, numbers in near:
             allowed = setup.permit.allowed & (numbers.num_used <= most)
             if bound >= best or not allowed.any():
-                break
+                continue
             choice, _ = first_plan(numbers._replace(allowed=allowed), sweep=FAMILY_SWEEP)
             if choice.value < best - TIE:
                 best, best_entry = choice.value, (family, numbers)
         if best_entry is not None:
             chosen.setdefault(*best_entry)
     if not chosen:  # memory may leave only families that looked slow
-        for _, family, arrays in ranked[NEAR_FAMILIES:]:
+        for _, _, family, arrays in ranked[NEAR_FAMILIES:]:
             numbers = setup.numbers(family, arrays)
             if first_plan(numbers, sweep=1)[1] < math.inf:
                 chosen[family] = numbers
                 break
-    rest = tuple((family, arrays) for _, family, arrays in ranked if family not in chosen)
-    return Tried(tuple(chosen.items()), rest)
+    rest = tuple((family, arrays) for _, _, family, arrays in ranked if family not in chosen)
+    times = {family: arrays for _, _, family, arrays in ranked}
+    return Tried(tuple((family, numbers, times[family]) for family, numbers in chosen.items()), rest)
 
 
 def _multisets(setup: Setup) -> Iterator[tuple[int, ...]]:
@@ -156,7 +158,7 @@ def _solve_set(setup: Setup, tried: Tried, counts: tuple[int, ...], to_beat: flo
     """The best plan on exactly these devices that is faster than ``to_beat``."""
     found: Offer | None = None
     least = math.inf
-    for family, numbers in tried.families:
+    for family, numbers, arrays in tried.families:
         small, classes = _restrict(numbers, counts)
         limit = to_beat if found is None else found.choice.value
         start = Choice(limit, (), ())
@@ -164,17 +166,19 @@ def _solve_set(setup: Setup, tried: Tried, counts: tuple[int, ...], to_beat: flo
             start, bound = first_plan(small, sweep=FAMILY_SWEEP)
             if bound == math.inf:
                 continue
-        outcome = solve(small, start, 0.0, SET_WORK)
-        least = min(least, outcome.bound)
-        if outcome.choice.classes and outcome.choice.value < limit - TIE:
-            choice = outcome.choice._replace(classes=tuple(classes[c] for c in outcome.choice.classes))
-            found = Offer(counts, choice, family, 0.0)
+        choice, _, complete = improve(small, start, start.value, SET_WORK, remember=False)
+        least = min(least, choice.value if complete else _bound(setup, family, arrays, counts))
+        if choice.classes and choice.value < limit - TIE:
+            found = Offer(counts, choice._replace(classes=tuple(classes[c] for c in choice.classes)), family, 0.0)
     if found is None:
         return None
-    held = np.array(counts, dtype=np.int64)
     for family, arrays in tried.rest:
-        least = min(least, setup.as_value(quick_bound(setup, arrays, family, held)))
+        least = min(least, _bound(setup, family, arrays, counts))
     return found._replace(bound=min(least, found.choice.value))
+
+
+def _bound(setup: Setup, family: Family, arrays: Arrays, counts: tuple[int, ...]) -> float:
+    return setup.as_value(quick_bound(setup, arrays, family, np.array(counts, dtype=np.int64)))
 
 
 def _restrict(numbers: Numbers, counts: tuple[int, ...]) -> tuple[Numbers, tuple[int, ...]]:

@@ -10,7 +10,7 @@ from ignite_scheduler.pipeline import SCHEDULES
 
 Objective = Literal["time", "cost", "energy"]
 
-DEFAULT_WORK: Final = 4_000_000
+DEFAULT_WORK: Final = 8_000_000
 """Pipelines timed before the search gives up a proof: a few seconds of one core."""
 
 

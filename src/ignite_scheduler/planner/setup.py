@@ -126,7 +126,14 @@ class Sketch(NamedTuple):
 
 
 def quick_bound(setup: Setup, arrays: Arrays, family: Family, counts: Ints | None = None) -> float:
-    """A step time that no plan of the family on at most ``counts`` devices goes below, from layer times alone.
+    """A step time that no plan of the family on at most ``counts`` devices goes below; see :func:`quick_figures`."""
+    return quick_figures(setup, arrays, family, counts)[0]
+
+
+def quick_figures(setup: Setup, arrays: Arrays, family: Family, counts: Ints | None = None) -> tuple[float, float]:
+    """A bound on the step time of a family on at most ``counts`` devices, and a guess at its best, from layer times alone.
+
+    The guess, fill and pace of M − 1 microbatches, only says what to look at first.
 
     *Fill* F: all layers, each on its fastest device. *Pace* T: the work of a step shared out as if layers could be cut
     anywhere, so that some stage is busy for T at least; with r = max over layers of (least work ÷ work on the class), a
@@ -152,4 +159,4 @@ def quick_bound(setup: Setup, arrays: Arrays, family: Family, counts: Ints | Non
     if family.samples == family.last_samples:
         held = 1 if family.schedule == "gpipe" else min(m, setup.permit.max_stages)
         share = 1 - (held + 1) / (2 * m)
-    return max(least_fill + share * pace, pace)
+    return max(least_fill + share * pace, pace), least_fill + (1 - 1 / m) * pace

@@ -22,12 +22,16 @@ CLIMBED = 4
 SHORT_WORK = 20_000
 """Work of the plain search that comes first, and of the one that settles ties after a proof."""
 
+SLACK_WORK = 300_000
 SLACKS = (1.1, 1.02)
 """Near-equal suffixes are dropped within these factors when better plans are looked for."""
 
 CLIMB_WORK = 20_000
 """Pipelines that one local search times at most."""
 
+
+LEVEL_WORK = 4_000
+"""A search gets one more table for each that much budget: making one must not cost more than it saves."""
 
 MAX_LEVELS = 16
 """Tables for different fills behind, at most."""
@@ -176,7 +180,7 @@ def improve(
     min(``target``, its value).
     """
     classes, first = _buffers(numbers)
-    floors, total = levels(numbers, _step_limit(numbers, target))
+    floors, total = levels(numbers, _step_limit(numbers, target), 1 + budget // LEVEL_WORK)
     n = 0
     if target >= incumbent.value:
         n = len(incumbent.classes)
@@ -187,7 +191,7 @@ def improve(
     return found, int(work), bool(complete) and slack == 1.0
 
 
-def levels(numbers: Numbers, limit: float) -> tuple[Floats, Floats]:
+def levels(numbers: Numbers, limit: float, wanted: int) -> tuple[Floats, Floats]:
     """Tables of the least fill in front for ever larger fills behind, under the step limit.
 
     Returns
@@ -196,7 +200,7 @@ def levels(numbers: Numbers, limit: float) -> tuple[Floats, Floats]:
         ``totals[l]`` holds for suffixes whose fill is at least ``floors[l]``.
     """
     states = len(numbers.num_used) * len(numbers.counts) * (numbers.num_layers + 1)
-    count = max(1, min(MAX_LEVELS, MAX_TABLE // states)) if limit < np.inf else 1
+    count = max(1, min(wanted, MAX_LEVELS, MAX_TABLE // states)) if limit < np.inf else 1
     behind = behind_tables(numbers, limit)
     floors = np.linspace(0.0, limit, count, endpoint=False) if count > 1 else np.zeros(1)
     totals = np.stack([front_tables(numbers, behind, float(floor), limit, limit)[1] for floor in floors])
@@ -232,10 +236,10 @@ def solve(numbers: Numbers, incumbent: Choice, bound: float, budget: int) -> Out
     if complete:
         return Outcome(incumbent, incumbent.value, spent)
     for slack in SLACKS:
-        share = min(budget // 12, budget - spent)
+        share = min(budget // 20, SLACK_WORK, budget - spent)
         incumbent, work, _ = improve(numbers, incumbent, incumbent.value, share, slack=slack)
         spent += work
-    incumbent, work, complete = improve(numbers, incumbent, incumbent.value, max(0, budget - spent) * 2 // 3)
+    incumbent, work, complete = improve(numbers, incumbent, incumbent.value, max(0, budget - spent) * 4 // 5)
     spent += work
     if complete:  # dominance may have dropped a tie with smaller ids
         incumbent, work, _ = improve(numbers, incumbent, incumbent.value, SHORT_WORK, remember=False)
