@@ -10,6 +10,9 @@ core for a while, that delay is not multiplied by 1/v. A sleeping thread leaves 
 speeds sum up to at most the number of cores do not disturb each other. The backward pass of a CPU graph runs in the
 calling thread, so its CPU time is counted too. What is late by one action (a sleep that ended late) is taken
 off the next one's sleep.
+
+When all computing of an action is issued, its end is known although it lies ahead. Messages are packed and sent in that
+time, marked as ready at the end: on a real device it is not the device's time that they take.
 """
 
 from __future__ import annotations
@@ -29,12 +32,15 @@ from ignite_scheduler.units import format_memory
 
 
 class Span:
-    """When an action started and ended, in seconds of the machine's monotonic clock."""
+    """When an action started and ended, in seconds of the machine's monotonic clock; ``end`` is right once it is
+    ``complete``.
+    """
 
-    __slots__ = ("end", "start")
+    __slots__ = ("complete", "end", "start")
 
     def __init__(self, start: float) -> None:
         self.start = self.end = start
+        self.complete = False
 
 
 class DeviceMemoryError(ExternalError):
@@ -49,15 +55,27 @@ class ComputeDevice(ABC):
 
     @contextmanager
     def action(self) -> Iterator[Span]:
-        """Do work inside this block; its span is complete when the block has ended."""
+        """Do work inside this block; leaving it takes until the device would be done."""
         span = Span(time.monotonic())
         yield span
-        self._end(span)
-        span.end = time.monotonic()
+        self.computed(span)
+        self._wait(span)
+
+    def computed(self, span: Span) -> None:
+        """Say inside the block that all computing is issued: what follows is not the device's work, and sets no pace.
+
+        ``span.end`` is known from here on, even if it lies in the future.
+        """
+        if not span.complete:
+            span.end, span.complete = self._end(span), True
 
     @abstractmethod
-    def _end(self, span: Span) -> None:
-        """Wait until the device would have finished the work that was issued since ``span.start``."""
+    def _end(self, span: Span) -> float:
+        """When the device is, or would be, done with the work that was issued since ``span.start``."""
+
+    @abstractmethod
+    def _wait(self, span: Span) -> None:
+        """Return when the device would be done, if that is not now."""
 
     @property
     @abstractmethod
@@ -68,7 +86,10 @@ class ComputeDevice(ABC):
 class CpuDevice(ComputeDevice):
     """One thread at its own pace."""
 
-    def _end(self, span: Span) -> None:
+    def _end(self, span: Span) -> float:
+        return time.monotonic()
+
+    def _wait(self, span: Span) -> None:
         pass
 
     @property
@@ -104,14 +125,17 @@ class PacedDevice(ComputeDevice):
         with super().action() as span:
             yield span
 
-    def _end(self, span: Span) -> None:
+    def _end(self, span: Span) -> float:
         due = span.start + (time.thread_time() - self._cpu) / self.speed - self._late
-        wait = due - time.monotonic()
+        return max(due, time.monotonic())
+
+    def _wait(self, span: Span) -> None:
+        wait = span.end - time.monotonic()
         if wait <= 0:
             self._late = 0.0  # contention, not our own sleep: not to be made up for
             return
         time.sleep(wait)
-        self._late = time.monotonic() - due
+        self._late = time.monotonic() - span.end
 
     @property
     def description(self) -> str:
@@ -121,8 +145,12 @@ class PacedDevice(ComputeDevice):
 class CudaDevice(ComputeDevice):
     """A CUDA device. Actions are timed by waiting for the current stream."""
 
-    def _end(self, span: Span) -> None:
+    def _end(self, span: Span) -> float:
         torch.cuda.current_stream(self.torch_device).synchronize()
+        return time.monotonic()
+
+    def _wait(self, span: Span) -> None:
+        pass
 
     @property
     def description(self) -> str:

@@ -155,12 +155,15 @@ class Executor:
             outputs = stage(inputs, seed=self._seed, step=batch.step, samples=samples)
             if index == self._last:
                 outputs = (self._take_loss(outputs, batch, k, rows),)
+            self._device.computed(span)
+            if index < self._last:
+                *_, producer = stage.layers._modules
+                message = Message(index, index + 1, "F", k, batch.microbatches[k])
+                self._transport.send(message, outputs, producer=producer, ready=span.end)
+            self._transport.look_ahead()
         self.intervals.append(Interval(action, self._row, span.start, span.end))
         if torch.is_grad_enabled():
             self._kept[index, k] = _Kept(inputs=inputs, outputs=outputs)
-        if index < self._last:
-            *_, producer = stage.layers._modules
-            self._transport.send(Message(index, index + 1, "F", k, batch.microbatches[k]), outputs, producer=producer)
 
     def _take_loss(self, outputs: Tensors, batch: Batch, k: int, rows: tuple[int, int]) -> Tensor:
         assert batch.targets is not None
@@ -181,10 +184,13 @@ class Executor:
                 torch.autograd.backward(outputs, gradients)
             wanted = [t for t in kept.inputs if t.requires_grad]
             found = tuple(torch.zeros_like(t) if t.grad is None else t.grad for t in wanted)
+            self._device.computed(span)
+            if index > 0:
+                first = next(iter(self._stages[index].layers._modules))
+                message = Message(index, index - 1, "B", k, batch.microbatches[k])
+                self._transport.send(message, found, producer=first, ready=span.end)
+            self._transport.look_ahead()
         self.intervals.append(Interval(action, self._row, span.start, span.end))
-        if index > 0:
-            first = next(iter(self._stages[index].layers._modules))
-            self._transport.send(Message(index, index - 1, "B", k, batch.microbatches[k]), found, producer=first)
 
 
 def _rows(microbatches: tuple[int, ...], k: int) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import multiprocessing
 import multiprocessing.forkserver
@@ -11,7 +12,7 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -20,6 +21,9 @@ from typing import Any, Final
 from ignite_scheduler.errors import ExternalError
 
 _PRELOADED: Final = ["ignite_scheduler.engine.preloaded"]
+
+_SET_TIMER_SLACK: Final = 29
+"""``PR_SET_TIMERSLACK`` of Linux's prctl.h; the value is in nanoseconds."""
 
 _numbers = itertools.count()
 _lock = threading.Lock()
@@ -48,6 +52,13 @@ def use_loopback() -> None:
     """Let gloo of this process talk over the loopback interface: all ranks are on this machine."""
     if Path("/sys/class/net/lo").exists():  # elsewhere it bears another name, and gloo finds it by the host's
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+
+
+def wake_in_time() -> None:
+    """Let this thread's sleeps end when they should: Linux may add 50 µs by default, at each action and message."""
+    if sys.platform.startswith("linux"):
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_SET_TIMER_SLACK, 1, 0, 0, 0)
 
 
 def new_scope(name: str) -> str:

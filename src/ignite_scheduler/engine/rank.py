@@ -17,7 +17,7 @@ from typing import Final
 
 from ignite_scheduler.engine.blame import Trouble
 from ignite_scheduler.engine.groups import ControlGroup
-from ignite_scheduler.engine.processes import use_loopback
+from ignite_scheduler.engine.processes import use_loopback, wake_in_time
 from ignite_scheduler.engine.reports import Report
 from ignite_scheduler.engine.specification import GangSpec
 
@@ -46,6 +46,7 @@ def main(spec: GangSpec, rank: int, pipe: Connection, port: int, scope: str, gro
     from ignite_scheduler.engine.allocation import keep_freed_memory
     from ignite_scheduler.engine.training import StopRequest, Trainer
 
+    wake_in_time()
     if group is not None:
         group.add(os.getpid())
     torch.set_num_threads(1)

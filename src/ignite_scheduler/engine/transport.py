@@ -180,7 +180,7 @@ class Transport:
         self._expected = [m for m in expected if self._rank_of[m.source] != self._rank]
         self._next, self._mode, self._step = 0, mode, step
         self.transfers = []
-        self._post_ahead()
+        self.look_ahead()
 
     def _flush(self) -> None:
         for work, _, message in self._sends:
@@ -195,8 +195,12 @@ class Transport:
 
     # -- sending --------------------------------------------------------------------------------------------------
 
-    def send(self, message: Message, tensors: Tensors, *, producer: str) -> None:
-        """Hand tensors to the neighbouring stage without waiting. ``producer`` names the layer they come from."""
+    def send(self, message: Message, tensors: Tensors, *, producer: str, ready: float) -> None:
+        """Hand tensors to the neighbouring stage without waiting.
+
+        ``producer`` names the layer they come from. ``ready`` is the time at which the device has them, which lies
+        ahead on one that is played: no receiver sees them before.
+        """
         layout = self._announce(message, tensors, producer) if message.kind == "F" else self._layout(message)
         if not layout.specs:
             return
@@ -206,7 +210,7 @@ class Transport:
         buffer = torch.empty(layout.num_bytes, dtype=torch.uint8, device=self._wire)
         for index, tensor in enumerate(tensors):
             layout.view(buffer, index).copy_(tensor.detach())
-        start, end = self._book(message, layout)
+        start, end = self._book(message, layout, ready)
         if self._wire.type == "cpu":
             _HEADER.pack_into(buffer.numpy().data, 0, start, end, self._step, message.microbatch_index, layout.digest)
         target = self._rank_of[message.target]
@@ -216,13 +220,12 @@ class Transport:
             raise self._lost(message, target, error) from error
         self._sends.append((work, buffer, message))
 
-    def _book(self, message: Message, layout: Layout) -> tuple[float, float]:
-        now = time.monotonic()
+    def _book(self, message: Message, layout: Layout, ready: float) -> tuple[float, float]:
         entry = self._wires.get(self._rank_of[message.target])
         if entry is None:
-            return now, now
+            return ready, ready
         link, wire = entry
-        return wire.book(now, link.seconds(layout.payload))
+        return wire.book(ready, link.seconds(layout.payload))
 
     def _announce(self, message: Message, tensors: Tensors, producer: str) -> Layout:
         specs = tuple(Spec.of(t) for t in tensors)
@@ -264,7 +267,6 @@ class Transport:
         self._next += 1
         if message not in self._posted:
             self._post(message, layout)
-        self._post_ahead()
         posted = self._posted.pop(message)
         self._wait(posted.work, message, self._rank_of[message.source])
         self._check_and_delay(message, posted)
@@ -290,7 +292,8 @@ class Transport:
             Transfer(message.source, message.target, message.kind, microbatch_index, start, arrival, wire)
         )
 
-    def _post_ahead(self) -> None:
+    def look_ahead(self) -> None:
+        """Post the next receives, so that messages travel while this rank computes."""
         for message in self._expected[self._next : self._next + _AHEAD]:
             if message not in self._posted and self._layout_key(message) in self._layouts:
                 layout = self._layout(message)
