@@ -111,7 +111,7 @@ def optimise(setup: Setup, budget: int) -> Best:
             continue  # nothing fits, and the tables prove it
         opened.append((max(sketch.bound, setup.as_value(step_bound)), sketch.family, numbers))
         _accept(best, choice, sketch.family)
-    opened.sort(key=lambda entry: entry[0])
+    opened.sort(key=lambda entry: (entry[1].schedule != "gpipe", entry[0]))  # GPipe is proven quickest
     for position, (bound, family, numbers) in enumerate(opened):
         share = max(1, (budget - best.work) // (len(opened) - position))
         if bound > best.choice.value + TIE:

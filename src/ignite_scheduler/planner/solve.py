@@ -168,11 +168,20 @@ def first_plan(numbers: Numbers, *, sweep: int = SWEEP) -> tuple[Choice, float]:
 
 
 def improve(
-    numbers: Numbers, incumbent: Choice, target: float, budget: int, *, slack: float = 1.0, remember: bool = True
+    numbers: Numbers,
+    incumbent: Choice,
+    target: float,
+    budget: int,
+    *,
+    slack: float = 1.0,
+    remember: bool = True,
+    ties: bool = False,
 ) -> tuple[Choice, int, bool]:
     """Look for a plan below ``target``.
 
-    ``slack`` above 1 drops suffixes that are better than another by a smaller factor: quick, and proves nothing.
+    ``slack`` above 1 drops suffixes that are better than another by a smaller factor: quick, and proves nothing. With
+    ``ties`` plans as good as the incumbent with fewer devices, a lower price or smaller ids are looked for too, which
+    can take far longer where layers take no time.
 
     Returns
     -------
@@ -182,7 +191,7 @@ def improve(
     classes, first = _buffers(numbers)
     floors, total = levels(numbers, _step_limit(numbers, target), 1 + budget // LEVEL_WORK)
     n = 0
-    if target >= incumbent.value:
+    if ties:
         n = len(incumbent.classes)
         classes[:n], first[:n] = incumbent.classes, incumbent.first
     memory = make_memory(numbers, wanted=remember)
@@ -228,21 +237,26 @@ def make_memory(numbers: Numbers, *, wanted: bool) -> Memory:
 def solve(numbers: Numbers, incumbent: Choice, bound: float, budget: int) -> Outcome:
     """Improve the incumbent and raise the bound until they meet or the budget is spent.
 
-    Small problems end with a short plain search. Otherwise two searches that drop near-equal suffixes look for better
-    plans, and an exact one that remembers suffixes tries to prove the best of them. If its share of the budget does not
-    suffice, searches for plans that are better by 20, 10, 5 and 2 per cent leave a proven gap: each is far cheaper than the last proof.
+    Small problems end with a short plain search that also settles ties. Otherwise two searches that drop near-equal
+    suffixes look for better plans, and an exact one that remembers suffixes tries to prove the best of them. If its
+    share of the budget does not suffice, searches for plans that are better by 20, 10, 5 and 2 per cent leave a proven
+    gap: each is far cheaper than the last proof.
     """
-    incumbent, spent, complete = improve(numbers, incumbent, incumbent.value, min(budget, SHORT_WORK), remember=False)
+    incumbent, spent, complete = improve(
+        numbers, incumbent, incumbent.value, min(budget, SHORT_WORK), remember=False, ties=True
+    )
     if complete:
         return Outcome(incumbent, incumbent.value, spent)
+    if spent >= budget:
+        return Outcome(incumbent, min(bound, incumbent.value), spent)
     for slack in SLACKS:
-        share = min(budget // 20, SLACK_WORK, budget - spent)
+        share = min(budget // 20, SLACK_WORK)
         incumbent, work, _ = improve(numbers, incumbent, incumbent.value, share, slack=slack)
         spent += work
     incumbent, work, complete = improve(numbers, incumbent, incumbent.value, max(0, budget - spent) * 4 // 5)
     spent += work
-    if complete:  # dominance may have dropped a tie with smaller ids
-        incumbent, work, _ = improve(numbers, incumbent, incumbent.value, SHORT_WORK, remember=False)
+    if complete:
+        incumbent, work = _settle_ties(numbers, incumbent, max(SHORT_WORK, min(budget - spent, work)))
         return Outcome(incumbent, incumbent.value, spent + work)
     for share_of_value in (0.8, 0.9, 0.95, 0.98):
         target = incumbent.value * share_of_value
@@ -256,6 +270,20 @@ def solve(numbers: Numbers, incumbent: Choice, bound: float, budget: int) -> Out
             break
         bound = max(bound, min(target, incumbent.value))
     return Outcome(incumbent, min(bound, incumbent.value), spent)
+
+
+def _settle_ties(numbers: Numbers, best: Choice, budget: int) -> tuple[Choice, int]:
+    """An equally good plan with fewer devices, then one with a lower price or smaller ids, as far as the budget goes."""
+    spent = 0
+    while spent < budget and len(best.classes) > 1:
+        fewer = numbers._replace(allowed=numbers.allowed & (numbers.num_used < len(best.classes)))
+        found, work, _ = improve(fewer, NOTHING, best.value + 2 * TIE, budget - spent)
+        spent += work
+        if not found.classes:
+            break
+        best = found._replace(value=min(found.value, best.value))
+    best, work, _ = improve(numbers, best, best.value, SHORT_WORK, remember=False, ties=True)
+    return best, spent + work
 
 
 def _buffers(numbers: Numbers) -> tuple[Ints, Ints]:

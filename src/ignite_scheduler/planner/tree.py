@@ -39,7 +39,7 @@ from ignite_scheduler.planner.tables import link_seconds, stage_pace, stage_seco
 TIE = 1e-9
 """Objectives that differ by less are equal."""
 
-MAX_LOOKED = 128
+MAX_LOOKED = 1024
 """Remembered suffixes of a state that a new one is compared with."""
 
 WORK_ACTIONS = 256
