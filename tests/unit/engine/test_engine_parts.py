@@ -208,6 +208,24 @@ def test_a_sleep_that_ends_late_is_taken_off_the_next(clock: Clock) -> None:
     assert clock.wall - began == pytest.approx(8.25)
 
 
+def test_what_follows_the_computing_sets_no_pace(clock: Clock) -> None:
+    """Packing a message takes its own time, within the wait for the slow device as long as that lasts."""
+    device = PacedDevice(0.5)
+    began = clock.wall
+    with device.action() as span:
+        clock.work(1.0)
+        device.computed(span)
+        assert span.end - span.start == pytest.approx(2.0), "known ahead of time"
+        clock.work(0.75)
+    assert clock.wall - began == pytest.approx(2.0)
+    with device.action() as span:
+        clock.work(1.0)
+        device.computed(span)
+        clock.work(1.5)
+    assert span.end - span.start == pytest.approx(2.0)
+    assert clock.wall - began == pytest.approx(4.5)
+
+
 def test_a_device_of_full_speed_is_not_paced(clock: Clock) -> None:
     assert length(CpuDevice("cpu"), clock, 1.0, 3.0) == pytest.approx(3.0)
     assert isinstance(open_device(RankDevice(id="a", speed=1.0)), CpuDevice)
