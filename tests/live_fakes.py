@@ -264,6 +264,6 @@ def table_candidate(rate: float = 1.0) -> Candidate:
     return Candidate(demand=(("n/d", 1),), rate=rate, rate_low=rate)
 
 
-def submission(job_id: str, *, at: float = 0.0, work: float = 10.0) -> JobSubmitted:
+def submission(job_id: str, *, at: float = 0.0, work: float = 10.0, max_time: float | None = None) -> JobSubmitted:
     """A job with the ordinary terms."""
-    return JobSubmitted(at=at, job_id=job_id, work=work, terms=QueueTerms())
+    return JobSubmitted(at=at, job_id=job_id, work=work, terms=QueueTerms(max_time=max_time))

@@ -60,13 +60,14 @@ def table_job(
     priority: int = 0,
     weight: float = 1.0,
     budget: float | None = None,
+    max_time: float | None = None,
 ) -> WorkloadJob:
     """A job that takes ``seconds[mix]`` on each mix such as ``"F:1+S:2"``; its work is one unit."""
     rates = {
         tuple(sorted((part.split(":")[0], int(part.split(":")[1])) for part in mix.split("+"))): 1.0 / each
         for mix, each in seconds.items()
     }
-    terms = QueueTerms(deadline=deadline, priority=priority, weight=weight, budget=budget)
+    terms = QueueTerms(deadline=deadline, priority=priority, weight=weight, budget=budget, max_time=max_time)
     return WorkloadJob(submit=submit, job=TableJob(name=name, rates=rates, total=1.0, queue=terms))
 
 

@@ -93,6 +93,9 @@ class ControlMachine(RuleBasedStateMachine):
                     assert busy.isdisjoint(command.device_ids), "a device was given to two gangs"
                     assert all(job_id != command.job_id for job_id, _ in self.gangs), "a job was started twice"
                     assert len(command.device_ids) == command.candidate.num_devices
+                    record = self.controller.job(command.job_id)
+                    limit = record.spec.terms.max_time
+                    assert limit is None or record.held_for < limit, "a job that has had its time was started"
                     assert command.saved >= self.saved.get(command.job_id, 0.0)
                     self.saved[command.job_id] = command.saved
                     self.gangs[command.job_id, command.epoch] = command
@@ -132,12 +135,15 @@ class ControlMachine(RuleBasedStateMachine):
     @rule(
         work=st.integers(1, 100),
         deadline=st.none() | st.integers(1, 300),
+        max_time=st.none() | st.integers(1, 60),
         priority=st.integers(0, 2),
         preemptible=st.booleans(),
         twice=st.booleans(),
     )
-    def submit(self, work: int, deadline: int | None, priority: int, preemptible: bool, twice: bool) -> None:
-        terms = QueueTerms(deadline=deadline, priority=priority, preemptible=preemptible)
+    def submit(
+        self, work: int, deadline: int | None, max_time: int | None, priority: int, preemptible: bool, twice: bool
+    ) -> None:
+        terms = QueueTerms(deadline=deadline, max_time=max_time, priority=priority, preemptible=preemptible)
         event = JobSubmitted(at=self.now, job_id=f"job{self.num_jobs}", work=work, terms=terms, startup=1.0)
         self.num_jobs += 1
         self.say(event)

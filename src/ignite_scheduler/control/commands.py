@@ -49,7 +49,7 @@ class StopGang:
     job_id: str
     epoch: int
     save: bool
-    cause: Literal["preempted", "cancelled", "lost", "stale"]
+    cause: Literal["preempted", "cancelled", "max_time", "lost", "stale"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,9 @@ dropped; so is an answer to any planning but the last.
 *Reality wins.* ``ClusterObserved`` lists what really runs. A gang that should not run is told to stop; a gang that
 should run but is missing for longer than a grace is taken as ended and its job waits again with what it has saved.
 
+*Limits.* A gang whose job has a ``max_time`` gets a timer with its start; when that fires, it is told to save and end,
+and the job has failed. Time counts over all attempts, as far as they were seen to live.
+
 *Losses.* When a node goes, gangs wholly on it are over; of others the surviving processes are told to stop, and only
 their answer (or their absence from a listing) frees the surviving devices, so that no device ever gets two gangs.
 After any change of the set of devices all waiting jobs are planned anew; until the answer comes they keep those old
@@ -28,6 +31,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, assert_never
 
+from ignite_scheduler.control import limits
 from ignite_scheduler.control.commands import Command, SetTimer, StartGang
 from ignite_scheduler.control.events import (
     CancelRequested,
@@ -114,8 +118,16 @@ class Controller:
         if record.state is State.SUBMITTED:
             return _PLANNING
         if record.state is State.QUEUED:
+            if not self._was_weighed(record):
+                return _NEXT_ROUND
             return self.decision.reasons.get(job_id) or self.decision.rest or _NEXT_ROUND
         return record.reason
+
+    def _was_weighed(self, record: JobRecord) -> bool:
+        """Whether the queued job was in the queue when the policy was last asked: what it said then is about it."""
+        if record.queued_at is None or record.queued_at > self._last_round:
+            return False
+        return record.queued_at < self._last_round or self._round_pending is None
 
     def story(self, job_id: str | None = None) -> tuple[str, ...]:
         """The last events, told in the order in which they came; of one job, and what concerns all, if asked so."""
@@ -210,6 +222,8 @@ class Controller:
             if self._wake_pending is not None and event.at >= self._wake_pending:
                 self._wake_pending = None
                 self._life.is_dirty = True
+        elif (gang := limits.gang_of(event.timer_id)) is not None:
+            self._life.time_is_up(*gang, event.at)
         elif event.timer_id == ROUND_TIMER and self._round_pending is not None and event.at >= self._round_pending:
             self._round_pending = None
             if self._life.is_dirty and len(self.ledger.queue):
@@ -235,6 +249,9 @@ class Controller:
                     saved=record.saved,
                 )
             )
+            limit = limits.timer(record, at)
+            if limit is not None:
+                self._life.commands.append(limit)
         if decision.wake_at is not None and decision.wake_at > at and decision.wake_at != self._wake_pending:
             self._wake_pending = decision.wake_at
             self._life.commands.append(SetTimer(timer_id=WAKE_TIMER, at=decision.wake_at))

@@ -6,6 +6,7 @@ import heapq
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ignite_scheduler.control import limits
 from ignite_scheduler.control.admission import run_seconds
 from ignite_scheduler.control.commands import Command, PlanJob, SetTimer, StartGang, StopGang
 from ignite_scheduler.control.events import Event, GangFinished, GangStopped, TimerFired
@@ -22,7 +23,8 @@ def forecast(controller: Controller, now: float) -> dict[str, tuple[float, float
     """Job id → (start, earliest finish, latest finish), on the controller's clock.
 
     The late end comes from a second look ahead in which every gang runs at its candidate's pessimistic rate; without
-    calibration the two are equal. Jobs that are not planned yet, or whose devices do not exist, are left out.
+    calibration the two are equal. Jobs that are not planned yet, whose devices do not exist, or that
+    will be stopped at their ``max_time`` are left out.
     Executors are ideal: no failures, every plan keeps its rate, and nothing new arrives. The controller itself is not
     changed. Costs as much as simulating all unfinished jobs.
     """
@@ -57,6 +59,9 @@ class _IdealWorld:
             if pessimistic:
                 end = now + (end - now) * job.option.candidate.rate / job.option.candidate.rate_low
             self.push(GangFinished(at=end, job_id=job_id, epoch=record.epoch))
+            limit = limits.timer(record, job.started)
+            if limit is not None:
+                self.push(TimerFired(at=max(now, limit.at), timer_id=limit.timer_id))
         self.push(TimerFired(at=now, timer_id="look-ahead"))  # changes nothing, but lets the copy ask for its round
 
     def push(self, event: Event) -> None:

@@ -140,7 +140,7 @@ class Ledger:
         """Give the job the devices of the option: its next epoch begins."""
         self.dequeue(record)
         device_ids = self.inventory.allocate(record.job_id, option.candidate)
-        gang = Gang(candidate=option.candidate, device_ids=device_ids, commanded_at=at)
+        gang = Gang(candidate=option.candidate, device_ids=device_ids, commanded_at=at, heard_at=at)
         first = at if record.first_started is None else record.first_started
         record = self.put(
             record, state=State.STARTING, epoch=record.epoch + 1, gang=gang, done=record.saved, first_started=first

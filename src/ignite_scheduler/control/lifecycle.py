@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+from ignite_scheduler.control import limits
 from ignite_scheduler.control.admission import affordable, refusal, startup_seconds
 from ignite_scheduler.control.commands import Command, PlanJob, StopGang
 from ignite_scheduler.control.events import (
@@ -136,7 +137,7 @@ class Lifecycle:
         record = self.current(event.job_id, event.epoch)
         if record is None or record.state is not State.STARTING:
             return
-        gang = replace(record.held, started_at=event.at, missing_since=None)
+        gang = replace(record.held, started_at=event.at, heard_at=event.at, missing_since=None)
         self.ledger.put(record, state=State.RUNNING, gang=gang)
         job = self.ledger.running[event.job_id]
         self.ledger.expect_end(record, event.at + job.option.seconds - startup_seconds(record.spec, record.remaining))
@@ -148,7 +149,8 @@ class Lifecycle:
             return
         work = record.spec.work
         saved = min(work, max(record.saved, event.saved))
-        record = self.ledger.put(record, done=min(work, max(record.done, event.done, saved)), saved=saved)
+        done = min(work, max(record.done, event.done, saved))
+        record = self.ledger.put(record, done=done, saved=saved, gang=replace(record.held, heard_at=event.at))
         if event.rate and record.state is State.RUNNING:
             self.ledger.expect_end(record, event.at + (work - record.done) / event.rate)
 
@@ -190,17 +192,28 @@ class Lifecycle:
         self.ledger.vacate(record)
         self._end(record, State.FAILED, event.at, reason, saved=saved, done=max(record.done, saved))
 
-    def ended(self, record: JobRecord, at: float, saved: float) -> None:
-        """The gang is gone with its work unfinished: the job waits again, or is cancelled if that was asked."""
+    def ended(self, record: JobRecord, at: float, saved: float, *, held_until: float | None = None) -> None:
+        """The gang is gone with its work unfinished: the job waits again, unless it was cancelled or has had its time.
+
+        ``held_until``: when the gang is taken to have ended, if that was before ``at``.
+        """
         cause = record.held.stop_cause
         saved = min(record.spec.work, max(record.saved, saved))
+        started = self.ledger.running[record.job_id].started
+        held_for = record.held_for + (at if held_until is None else held_until) - started
         self.ledger.vacate(record)
         if cause == "cancelled":
             reason = Reason(code="cancelled", text="cancelled by request")
             self._end(record, State.CANCELLED, at, reason, saved=saved, done=max(saved, record.done))
             return
+        if limits.is_used_up(record, held_for):
+            reason = limits.used_up(record, saved)
+            self._end(record, State.FAILED, at, reason, saved=saved, done=max(saved, record.done), held_for=held_for)
+            return
         preemptions = record.preemptions + (cause == "preempted")
-        record = self.ledger.enqueue(record, at, gang=None, saved=saved, done=saved, preemptions=preemptions)
+        record = self.ledger.enqueue(
+            record, at, gang=None, saved=saved, done=saved, held_for=held_for, preemptions=preemptions
+        )
         self.is_dirty = True
         if record.planned_version != self.ledger.inventory.version:
             self.plan(record)
@@ -220,6 +233,15 @@ class Lifecycle:
             return
         self.ledger.dequeue(record)
         self._end(record, State.CANCELLED, event.at, Reason(code="cancelled", text="cancelled by request"))
+
+    def time_is_up(self, job_id: str, epoch: int, at: float) -> None:
+        """Tell a gang to save and end whose job has had its time."""
+        record = self.current(job_id, epoch)
+        if record is None:
+            return
+        held_for = record.held_for + at - self.ledger.running[job_id].started
+        if limits.is_used_up(record, held_for):
+            self.stop(record, "max_time", at)
 
     def stop(self, record: JobRecord, cause: StopCause, at: float) -> None:
         """Tell the gang to end. A cancellation overrules the cause of a stop that is under way, and nothing else

@@ -102,4 +102,5 @@ def _compare(life: Lifecycle, record: JobRecord, listed: set[tuple[str, int]], a
     if gang.missing_since is None:
         record = life.ledger.put(record, gang=replace(gang, missing_since=at))
     if at - (gang.missing_since if gang.missing_since is not None else at) >= life.options.missing_grace:
-        life.ended(record, at, record.saved)
+        # nobody saw it end; while no driver lived it did not run, and its job must not pay for that time
+        life.ended(record, at, record.saved, held_until=gang.heard_at)

@@ -12,21 +12,23 @@ from ignite_scheduler.model import Infeasible
 from ignite_scheduler.policy.candidates import Candidate
 from ignite_scheduler.policy.view import Reason
 
-StopCause = Literal["preempted", "cancelled", "lost"]
+StopCause = Literal["preempted", "cancelled", "max_time", "lost"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gang:
     """The devices of one attempt.
 
-    ``commanded_at`` is the time of the last command about it (start or stop), ``started_at`` when its processes were
-    up, ``lost`` are those of its devices that went away under it (its processes there are dead, even if the device is
-    back), ``missing_since`` when a listing of what really runs first lacked it.
+    ``commanded_at`` is the time of the last command about it (start or stop), ``heard_at`` that of its last sign of
+    life (at first: of its start), ``started_at`` when its processes were up, ``lost`` are those of its devices that
+    went away under it (its processes there are dead, even if the device is back), ``missing_since`` when a listing of
+    what really runs first lacked it.
     """
 
     candidate: Candidate
     device_ids: tuple[str, ...]
     commanded_at: float
+    heard_at: float
     started_at: float | None = None
     missing_since: float | None = None
     lost: frozenset[str] = frozenset()
@@ -40,8 +42,9 @@ class JobRecord:
     ``spec`` is the submission. ``planning`` counts the plannings asked for, ``answered`` is the last one that was
     answered, ``planned_version`` is the version of the device set that the last one was asked for. ``epoch`` is the
     number of its last gang (0 before the first), ``gang`` that gang while it holds devices. ``done`` and ``saved``
-    are units of work: finished, and finished in a whole checkpoint. ``failures`` counts attempts that failed by the
-    job's own fault. ``reason`` says why it waits or how it ended; ``rejection`` why it was never admitted.
+    are units of work: finished, and finished in a whole checkpoint. ``held_for`` are the seconds for which its ended
+    gangs held devices, as far as they were seen to live. ``failures`` counts attempts that failed by the job's own
+    fault. ``reason`` says why it waits or how it ended; ``rejection`` why it was never admitted.
     """
 
     spec: JobSubmitted
@@ -55,6 +58,7 @@ class JobRecord:
     gang: Gang | None = None
     done: float = 0.0
     saved: float = 0.0
+    held_for: float = 0.0
     failures: int = 0
     preemptions: int = 0
     queued_at: float | None = None

@@ -38,6 +38,7 @@ FINAL: Final = frozenset({State.FINISHED, State.FAILED, State.CANCELLED})
 """States that a job never leaves."""
 
 _ENDED = "the gang failed, was stopped or lost its node"
+_LAST = "GangFailed for the last time, or its max_time is used up"
 
 TRANSITIONS: Final[Mapping[State, Mapping[State, str]]] = MappingProxyType(
     {
@@ -63,23 +64,24 @@ TRANSITIONS: Final[Mapping[State, Mapping[State, str]]] = MappingProxyType(
         },
         State.STARTING: {
             State.RUNNING: "GangStarted",
-            State.STOPPING: "preempted, cancelled or part of its devices lost",
+            State.STOPPING: "preempted, cancelled, at its max_time, or part of its devices lost",
             State.FINISHED: "GangFinished (the answer to the start came late or never)",
             State.QUEUED: _ENDED,
             State.WAITING: _ENDED,
-            State.FAILED: "GangFailed for the last time",
+            State.FAILED: _LAST,
         },
         State.RUNNING: {
             State.FINISHED: "GangFinished",
-            State.STOPPING: "preempted, cancelled or part of its devices lost",
+            State.STOPPING: "preempted, cancelled, at its max_time, or part of its devices lost",
             State.QUEUED: _ENDED,
             State.WAITING: _ENDED,
-            State.FAILED: "GangFailed for the last time",
+            State.FAILED: _LAST,
         },
         State.STOPPING: {
             State.QUEUED: "GangStopped after a preemption or a lost node",
             State.WAITING: "GangStopped after a preemption or a lost node",
             State.FINISHED: "GangFinished before the stop came through",
+            State.FAILED: "GangStopped with its max_time used up",
             State.CANCELLED: "GangStopped after a cancellation",
         },
         State.FINISHED: {},

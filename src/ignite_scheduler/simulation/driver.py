@@ -1,9 +1,11 @@
 """Driver 1: a heap of things to come feeds the controller, and its commands put new things into the heap.
 
-Theory of operation ------------------- The heap holds (time, priority, serial). Of one instant, reports about gangs
-come first, then nodes, then submissions, and timers last: a round of decisions sees all that happened in its instant.
-Answers that take no time (plans, starts without start-up) do not pass through the heap but are handled at once, in
-order. The controller is the same as in the live loop; nothing here decides.
+Theory of operation
+-------------------
+The heap holds (time, priority, serial). Of one instant, reports about gangs come first, then nodes, then submissions,
+and timers last: a round of decisions sees all that happened in its instant. Answers that take no time (plans, starts
+without start-up) do not pass through the heap but are handled at once, in order. The controller is the same as in the
+live loop; nothing here decides.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ignite_scheduler.control import Controller, Options, State
+from ignite_scheduler.control import FINAL, Controller, Options
 from ignite_scheduler.control.admission import run_seconds
 from ignite_scheduler.control.commands import Command, PlanJob, SetTimer, StartGang, StopGang
 from ignite_scheduler.control.events import (
@@ -172,8 +174,8 @@ class _Driver:
         self.serial = 0
         self.now = 0.0
         self.job_seconds = 0.0
-        """Integral over time of the number of admitted, unfinished jobs."""
-        self.num_inside = 0
+        """Integral over time of the number of jobs that are submitted and have not ended."""
+        self.inside: set[str] = set()
         self.alone: dict[str, tuple[float, int]] = {}
         if len(self.jobs) != len(workload):
             raise InputError("two jobs of the workload have one name; rename one")
@@ -197,7 +199,7 @@ class _Driver:
         heap = self.heap
         while heap:
             at, _, _, event = heapq.heappop(heap)
-            self.job_seconds += self.num_inside * (at - self.now)
+            self.job_seconds += len(self.inside) * (at - self.now)
             self.now = at
             self.feed(event)
 
@@ -209,8 +211,13 @@ class _Driver:
             self.timed.armed = True
             for command in self.controller.handle(event):
                 todo.extend(self.carry_out(command))
-            if isinstance(event, JobPlanned | JobRefused) and self.controller.jobs[event.job_id].state is State.FAILED:
-                self.num_inside -= 1
+            self.inside -= self.over(event)
+
+    def over(self, event: Event) -> set[str]:
+        """Ids of the jobs that the event may have ended and that have ended."""
+        about = getattr(event, "job_id", None)
+        touched = self.inside if isinstance(event, NodeLost) else set() if about is None else {about}
+        return {job_id for job_id in touched if self.controller.jobs[job_id].state in FINAL}
 
     def before(self, event: Event) -> tuple[Event, ...]:
         """What the controller hears, in the world's words: nothing of a gang that is gone, progress before a loss."""
@@ -219,11 +226,10 @@ class _Driver:
                 if not self.world.is_current(event.job_id, event.epoch):
                     return ()
                 self.world.end(event.job_id, event.at)
-                self.num_inside -= isinstance(event, GangFinished)
             case NodeLost():
                 return (*self._lose(event), event)
             case JobSubmitted():
-                self.num_inside += 1
+                self.inside.add(event.job_id)
             case _:
                 pass
         return (event,)

@@ -427,6 +427,63 @@ def test_reasons_tell_what_a_job_waits_for():
         desk.controller.reason("w")
 
 
+def test_a_job_that_has_had_its_time_is_stopped_with_a_checkpoint_and_has_failed():
+    desk = Desk()
+    desk.submit("j", at=5.0, max_time=30.0)
+    assert SetTimer(timer_id="max_time/1/j", at=35.0) in desk.asked(SetTimer)
+    desk.run("j", at=6.0)
+    desk.say(TimerFired(at=20.0, timer_id="max_time/1/j"))  # a stray one
+    assert desk.state("j") is State.RUNNING
+    desk.say(TimerFired(at=35.0, timer_id="max_time/1/j"))
+    assert desk.asked(StopGang) == [StopGang(job_id="j", epoch=1, save=True, cause="max_time")]
+    desk.say(GangStopped(at=36.0, job_id="j", epoch=1, saved=29))
+    assert desk.state("j") is State.FAILED
+    assert desk.controller.reason("j").code == "max_time"
+    assert "30s with 29 of 100" in desk.controller.reason("j").text
+    assert desk.controller.job("j").saved == 29
+
+
+def test_work_that_is_done_before_the_stop_comes_through_is_done():
+    desk = Desk()
+    desk.submit("j", max_time=30.0)
+    desk.say(TimerFired(at=30.0, timer_id="max_time/1/j"))
+    desk.say(GangFinished(at=30.5, job_id="j", epoch=1))
+    assert desk.state("j") is State.FINISHED
+
+
+def test_max_time_counts_over_all_attempts_but_not_while_nobody_saw_the_gang():
+    desk = Desk(start_grace=0.0, missing_grace=0.0)
+    desk.submit("j", max_time=30.0)
+    desk.run("j", at=1.0)
+    desk.say(GangFailed(at=10.0, job_id="j", epoch=1, saved=5, reason="it broke"))
+    assert SetTimer(timer_id="max_time/2/j", at=30.0) in desk.asked(SetTimer)
+    desk.say(GangProgressed(at=15.0, job_id="j", epoch=2, done=12, saved=10))
+    desk.say(ClusterObserved(at=1000.0, gangs=()))  # the driver was dead all night
+    assert desk.controller.job("j").held_for == 15.0
+    assert SetTimer(timer_id="max_time/3/j", at=1015.0) in desk.asked(SetTimer)
+    desk.say(TimerFired(at=1015.0, timer_id="max_time/3/j"))
+    desk.say(GangStopped(at=1016.0, job_id="j", epoch=3, saved=20))
+    assert desk.state("j") is State.FAILED
+
+
+def test_look_ahead_knows_of_time_limits():
+    desk = Desk()
+    desk.submit("limited", 4, max_time=30.0)
+    desk.submit("behind", 4)
+    assert forecast(desk.controller, 10.0) == {"behind": (30.0, 130.0, 130.0)}
+
+
+def test_a_job_that_has_just_come_back_is_not_given_the_reasons_of_a_round_that_did_not_see_it():
+    desk = Desk(round_interval=60.0)
+    desk.submit("runs", 4)
+    desk.say(submitted("waits", 1.0))
+    desk.say(JobPlanned(at=1, job_id="waits", planning=1, candidates=(candidate(4),)))
+    desk.say(TimerFired(at=60.0, timer_id="round"))
+    assert desk.controller.reason("waits").code not in ("round", "planning")
+    desk.say(GangFailed(at=70.0, job_id="runs", epoch=1, saved=0, reason="it broke"))
+    assert desk.controller.reason("runs").code == "round"
+
+
 def test_the_table_of_transitions_is_closed():
     assert set(TRANSITIONS) == set(State)
     assert all(not TRANSITIONS[state] for state in FINAL)

@@ -163,6 +163,24 @@ def test_a_job_whose_devices_do_not_exist_stalls_the_run_instead_of_hanging() ->
     assert run.controller.job("L").state is State.WAITING
 
 
+def test_a_job_is_stopped_at_its_max_time_also_by_a_process_that_came_later() -> None:
+    terms = {"slow": (submission("slow", work=100, max_time=20), wants(2)), "next": (submission("next"), wants(1))}
+    for dies_at in (math.inf, 8.0):
+        run = Run(dict(terms))
+        if dies_at < math.inf:
+            with pytest.raises(PowerCutError):
+                run.process(dies_at=dies_at)
+        assert run.process() == "settled"
+        record = run.controller.job("slow")
+        assert record.state is State.FAILED
+        assert record.reason is not None
+        assert record.reason.code == "max_time"
+        assert record.held_for == pytest.approx(20, abs=0.2)
+        assert record.saved > 0
+        assert run.controller.job("next").state is State.FINISHED
+        assert replay(run.journal.records(), Controller(CLUSTER, make_policy(run.policy), OPTIONS)) == ()
+
+
 @settings(max_examples=25)
 @given(st.lists(st.floats(0, 40), min_size=1, max_size=3), st.sampled_from(["fifo", "backfill"]))
 def test_crashes_at_any_moment_lose_no_job_and_run_none_twice(moments: list[float], policy: str) -> None:

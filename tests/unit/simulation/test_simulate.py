@@ -109,6 +109,16 @@ def one_second_plan(job, the_cluster, device_ids):
     return (replace(plan, predicted=replace(plan.predicted, step=1.0, step_low=1.0, step_high=1.0)),)
 
 
+def test_a_job_that_reaches_its_max_time_is_stopped_and_does_not_finish():
+    jobs = [table_job("long", 0, {"V:1": 100.0}, max_time=30.0), table_job("next", 0, {"V:1": 10.0})]
+    result = simulate(jobs, ONE, make_policy("fifo"), costs=Costs(checkpoint=2.0))
+    long, following = result.rows
+    assert (long.state, long.finish, long.rejection) == ("failed", None, None)
+    assert [(s.job, s.start, s.end) for s in result.segments] == [("long", 0, 32), ("next", 32, 42)]
+    assert (following.promised_finish_low, following.finish) == (40, 42)  # promises do not foresee the checkpoint
+    assert result.job_seconds == 32 + 42
+
+
 def test_waiting_for_the_fast_device_beats_starting_on_the_slow_one():
     two = cluster({"n": {"F": 1, "S": 1}})
     jobs = [table_job(name, 0, {"F:1": 1800.0, "S:1": 36000.0}) for name in ("x", "y")]
