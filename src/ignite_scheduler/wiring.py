@@ -232,9 +232,8 @@ class _Session:
 
     async def _recovered(self, watch: Watcher | None) -> Outcome:
         journal = SqlJournal.at(self._place.journal)
-        planning = CataloguePlanning(
-            {name: self._problem(asked) for name, asked in self._jobs.items()}, self._request.cluster
-        )
+        problems = {name: self._problem(asked) for name, asked in self._jobs.items()}
+        planning = CataloguePlanning(problems, lambda: self._controller.cluster)
         try:
             recovery = recover(journal, self._controller, self._records.note)
             self._shell = Shell(

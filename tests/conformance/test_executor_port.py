@@ -189,6 +189,17 @@ def test_a_newer_attempt_ends_the_older_one_first(rig: Rig) -> None:
     assert rig.executor.running() == (("long", 2),)
 
 
+def test_a_stop_reaches_an_attempt_that_still_waits_for_the_older_one_to_be_gone(rig: Rig) -> None:
+    rig.start("long", epoch=1)
+    rig.until_progress(1)
+    rig.start("long", epoch=2)
+    rig.executor.stop(StopGang(job_id="long", epoch=2, save=True, cause="preempted"))
+    endings = [report for report in rig.until_ended(2) if isinstance(report, GangEnding)]
+    assert [report.epoch for report in endings] == [1, 2]
+    assert isinstance(endings[1], GangStopped)
+    assert rig.executor.running() == ()
+
+
 def test_kill_ends_all_gangs_and_says_so(rig: Rig) -> None:
     rig.start("long")
     rig.start("a", epoch=4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ class CataloguePlanning:
     problems
         Job id → what to plan; its devices are replaced by those that the command names.
     cluster
-        Devices whose pools the candidates demand.
+        The cluster with all devices known at present, asked anew for each command: the candidates demand its pools.
 
     Notes
     -----
@@ -31,26 +31,25 @@ class CataloguePlanning:
     machine.
     """
 
-    def __init__(self, problems: Mapping[str, Problem], cluster: Cluster) -> None:
+    def __init__(self, problems: Mapping[str, Problem], cluster: Callable[[], Cluster]) -> None:
         self._problems = problems
         self._cluster = cluster
-        self._pools = pools_of(cluster)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="planning")
 
     async def candidates(self, command: PlanJob) -> tuple[Candidate, ...] | Infeasible:
         """Candidates over the devices that the command names, or why there are none."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self._search, command)
+        return await loop.run_in_executor(self._thread, self._search, command, self._cluster())
 
-    def _search(self, command: PlanJob) -> tuple[Candidate, ...] | Infeasible:
-        problem = replace(self._problems[command.job_id], devices=command.device_ids)
+    def _search(self, command: PlanJob, cluster: Cluster) -> tuple[Candidate, ...] | Infeasible:
+        problem = replace(self._problems[command.job_id], cluster=cluster, devices=command.device_ids)
         try:
             found = catalogue(problem)
         except InputError as error:  # what is wrong with one job must not end the others
             return Infeasible(code="input", text=str(error))
         if isinstance(found, Infeasible):
             return found
-        return candidates_of_plans(found, self._cluster, self._pools)
+        return candidates_of_plans(found, cluster, pools_of(cluster))
 
     def close(self) -> None:
         """Give the thread back; a search that has begun runs to its end, one that has not is dropped."""

@@ -221,11 +221,12 @@ class Shell:
         earlier = self._timers.pop(command.timer_id, None)
         if earlier is not None:
             earlier.cancel()
-        self._timers[command.timer_id] = self._later(command.at, lambda: self._fire(command.timer_id))
+        self._timers[command.timer_id] = self._later(command.at, lambda: self._fire(command))
 
-    def _fire(self, timer_id: str) -> None:
-        del self._timers[timer_id]
-        self._inbox.put_nowait(TimerFired(at=self._clock.now(), timer_id=timer_id))
+    def _fire(self, command: SetTimer) -> None:
+        del self._timers[command.timer_id]
+        at = max(command.at, self._clock.now())  # the loop may call a hair early; the core takes that for a stray timer
+        self._inbox.put_nowait(TimerFired(at=at, timer_id=command.timer_id))
 
     async def _search(self, command: PlanJob) -> None:
         try:

@@ -107,6 +107,7 @@ class ProcessExecutor:
         self._places = cuda_places(cluster)
         self._attempts: dict[str, _Attempt] = {}
         self._next: dict[str, StartGang] = {}
+        self._called_off: set[tuple[str, int]] = set()
 
     def start(self, command: StartGang) -> None:
         """Begin the gang; if an older attempt of the job is still there, as soon as that one is gone."""
@@ -119,9 +120,11 @@ class ProcessExecutor:
 
     def stop(self, command: StopGang) -> None:
         """Ask the gang to end at its next step boundary, after a checkpoint if the command says so."""
-        attempt = self._attempts.get(command.job_id)
+        attempt, successor = self._attempts.get(command.job_id), self._next.get(command.job_id)
         if attempt is not None and attempt.command.epoch == command.epoch:
             attempt.stop(save=command.save)
+        elif successor is not None and successor.epoch == command.epoch:
+            self._called_off.add((command.job_id, command.epoch))
 
     def poll(self) -> tuple[GangReport, ...]:
         """Reports since the last call."""
@@ -132,8 +135,17 @@ class ProcessExecutor:
             if attempt.ended:
                 del self._attempts[job_id]
                 if job_id in self._next:
-                    self._attempts[job_id] = self._begin(self._next.pop(job_id))
+                    reports.extend(self._succeed(self._next.pop(job_id), now))
         return tuple(reports)
+
+    def _succeed(self, command: StartGang, now: float) -> Iterator[GangReport]:
+        """Begin the attempt that waited for an older one to be gone, unless it was told to stop meanwhile."""
+        job_id, epoch = command.job_id, command.epoch
+        if (job_id, epoch) in self._called_off:
+            self._called_off.discard((job_id, epoch))
+            yield GangStopped(at=now, job_id=job_id, epoch=epoch, saved=command.saved)
+        else:
+            self._attempts[job_id] = self._begin(command)
 
     def running(self) -> tuple[tuple[str, int], ...]:
         """(job id, epoch) of all gangs that hold devices; of a job whose attempts change, the newer one."""

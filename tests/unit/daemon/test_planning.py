@@ -10,9 +10,10 @@ import pytest
 
 from ignite_scheduler.control.commands import PlanJob
 from ignite_scheduler.daemon.planning import CataloguePlanning
-from ignite_scheduler.model import Infeasible, Job, PipelineChoice
+from ignite_scheduler.model import Infeasible, Job, Node, PipelineChoice
 from ignite_scheduler.planner import Problem
 from ignite_scheduler.policy.candidates import Candidate
+from ignite_scheduler.policy.pools import pools_of
 from live_jobs import small_cluster, small_job, small_profile
 
 CLUSTER = small_cluster(1.0, 0.5, 0.25)
@@ -28,7 +29,7 @@ def planning() -> Iterator[CataloguePlanning]:
     def problem(job: Job) -> Problem:
         return Problem(job=job, profile=small_profile(), cluster=CLUSTER)
 
-    made = CataloguePlanning({name: problem(job) for name, job in JOBS.items()}, CLUSTER)
+    made = CataloguePlanning({name: problem(job) for name, job in JOBS.items()}, lambda: CLUSTER)
     yield made
     made.close()
 
@@ -47,6 +48,22 @@ def test_candidates_use_the_devices_asked_for_and_no_others(planning: CatalogueP
         assert set(candidate.plan.device_ids) <= set(ids)
         assert candidate.num_devices == len(candidate.plan.device_ids)
         assert candidate.rate == 1 / candidate.plan.predicted.step
+
+
+def test_devices_that_joined_later_are_planned_with() -> None:
+    known = [CLUSTER]
+    problem = Problem(job=JOBS["free"], profile=small_profile(), cluster=CLUSTER)
+    planning = CataloguePlanning({"free": problem}, lambda: known[0])
+    try:
+        (node,) = CLUSTER.nodes
+        fresh = replace(node.devices[0], id="annex/core-0", node="annex")
+        known[0] = replace(CLUSTER, nodes=(node, Node(name="annex", devices=(fresh,))))
+        found = ask(planning, "free", "annex/core-0")
+    finally:
+        planning.close()
+    assert not isinstance(found, Infeasible)
+    assert {pool for each in found for pool, _ in each.demand} <= set(pools_of(known[0]).members)
+    assert {each.plan.device_ids for each in found if each.plan is not None} == {("annex/core-0",)}
 
 
 def test_what_cannot_be_planned_comes_with_its_reason(planning: CataloguePlanning) -> None:
