@@ -42,6 +42,9 @@ SET_WORK: Final = 2_000
 NEAR_FAMILIES: Final = 8
 """Schedules and microbatch sizes of the best quick bounds that are looked at; at most three are tried on each multiset."""
 
+MIN_FAMILIES: Final = 2
+"""Families tried on each multiset at least: both schedules where the job fixes the microbatch."""
+
 FAMILY_SWEEP: Final = 6
 """Caps from which first plans are made here."""
 
@@ -126,6 +129,9 @@ def _families(setup: Setup) -> Tried:
                 best, best_entry = choice.value, (family, numbers)
         if best_entry is not None:
             chosen.setdefault(*best_entry)
+    for _, family, numbers in near:
+        if 0 < len(chosen) < MIN_FAMILIES:
+            chosen.setdefault(family, numbers)
     if not chosen:  # memory may leave only families that looked slow
         for _, _, family, arrays in ranked[NEAR_FAMILIES:]:
             numbers = setup.numbers(family, arrays)
