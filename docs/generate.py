@@ -20,7 +20,8 @@ NOTE = "<!-- written by docs/generate.py; change it there -->\n\n"
 def command_line() -> str:
     """The page docs/cli.md: every verb's own help, 100 columns wide."""
     parts = [NOTE, "# Command line\n\nEvery page below is the verb's own `--help`.\n"]
-    with click.Context(ignite, info_name="ignite", terminal_width=100, max_content_width=100) as context:
+    settings = ignite.context_settings | {"terminal_width": 100, "max_content_width": 100}
+    with click.Context(ignite, info_name="ignite", **settings) as context:
         for verb in VERBS:
             command = ignite.get_command(context, verb)
             assert command is not None

@@ -20,6 +20,7 @@ from typing import Final
 from ignite_scheduler.control import FINAL, Controller, Options
 from ignite_scheduler.control.events import JobSubmitted
 from ignite_scheduler.daemon.directory import Asked, Request, RunDirectory
+from ignite_scheduler.daemon.estimate import STARTUP
 from ignite_scheduler.daemon.eventlog import EventLogs
 from ignite_scheduler.daemon.planning import CataloguePlanning
 from ignite_scheduler.daemon.ports import Record
@@ -65,10 +66,12 @@ def ask(
     profile: Profile,
     *,
     submitted: float = 0.0,
-    startup: float = 0.0,
+    startup: float = STARTUP,
     checkpoint_cost: float = 0.0,
 ) -> Asked:
     """The job as a run takes it: ``submitted`` seconds after the run's start, with its work in steps.
+
+    ``startup`` and ``checkpoint_cost`` are the seconds that the scheduler reckons with for each start and save.
 
     Raises
     ------

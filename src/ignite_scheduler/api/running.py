@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ignite_scheduler.api.measuring import profile as measure
 from ignite_scheduler.api.planning import Objective, load_cluster, load_job, load_profile
 from ignite_scheduler.api.tracing import Traced, trace
+from ignite_scheduler.daemon.estimate import STARTUP
 from ignite_scheduler.errors import ConflictError, InputError
 from ignite_scheduler.model import Cluster, Job, Profile
 
@@ -125,7 +126,7 @@ def run(
     submit: Mapping[str, float] | None = None,
     objective: Objective = "time",
     memory_margin: float = 0.0,
-    startup: float = 0.0,
+    startup: float = STARTUP,
     watch: Callable[[Snapshot], None] | None = None,
 ) -> Ran:
     """Plan, schedule and train jobs now, on this machine, until all are done.
@@ -200,9 +201,10 @@ def resume(directory: str | Path, *, watch: Callable[[Snapshot], None] | None = 
 
 def new_directory(jobs: Sequence[Job]) -> Path:
     """A directory under ``runs/`` that does not exist yet, named by the time and, for one job, by the job."""
+    from ignite_scheduler.daemon.directory import slug
+
     name = jobs[0].name if len(jobs) == 1 else "run"
-    safe = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name).strip(".") or "run"
-    stem = Path("runs") / f"{safe}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    stem = Path("runs") / f"{slug(name)}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     place, serial = stem, 1
     while place.exists():
         serial += 1

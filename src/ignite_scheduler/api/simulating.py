@@ -145,7 +145,7 @@ def catalogue_planner(
     ``profiles``: job name → profile, for jobs that name none themselves.
     """
     known = dict(profiles or {})
-    answers: dict[tuple[str, tuple[str, ...]], Sequence[Plan] | Infeasible] = {}
+    answers: dict[tuple[str, Cluster, tuple[str, ...]], Sequence[Plan] | Infeasible] = {}
     files: dict[str, Profile] = {}
 
     def profile_for(job: Job) -> Profile:
@@ -161,7 +161,7 @@ def catalogue_planner(
     def plans(job: Job, cluster: Cluster, device_ids: tuple[str, ...]) -> Sequence[Plan] | Infeasible:
         from ignite_scheduler.planner import Problem, catalogue
 
-        key = (job.name, device_ids)
+        key = (job.name, cluster, device_ids)
         if key not in answers:
             problem = Problem(job=job, profile=profile_for(job), cluster=cluster, devices=device_ids)
             answers[key] = catalogue(problem)

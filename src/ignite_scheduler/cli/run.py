@@ -10,6 +10,7 @@ import click
 from ignite_scheduler.cli import exits
 from ignite_scheduler.cli.arguments import FILE, FOLDER, Duration, Percent
 from ignite_scheduler.cli.output import emit, is_document, output_option, seconds, show, table
+from ignite_scheduler.daemon.estimate import STARTUP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +43,11 @@ Devices with a speed are played by this machine: each works at that share of one
     "--memory-margin", type=Percent(), default="0%", show_default=True, help="Count so much more memory than computed."
 )
 @click.option(
-    "--startup", type=Duration(), default="0s", show_default=True, help="Expected time of a start, for promises."
+    "--startup",
+    type=Duration(),
+    default=f"{STARTUP}s",
+    show_default=True,
+    help="Expected time of a start, for promises.",
 )
 @output_option
 @click.pass_context

@@ -9,6 +9,9 @@ from typing import Literal
 
 from ignite_scheduler.policy.candidates import Candidate
 
+StopCause = Literal["preempted", "cancelled", "max_time", "lost"]
+"""Why a gang that should run is told to end."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanJob:
@@ -49,7 +52,7 @@ class StopGang:
     job_id: str
     epoch: int
     save: bool
-    cause: Literal["preempted", "cancelled", "max_time", "lost", "stale"]
+    cause: StopCause | Literal["stale"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ignite_scheduler.control import limits
 from ignite_scheduler.control.admission import affordable, refusal, startup_seconds
-from ignite_scheduler.control.commands import Command, PlanJob, StopGang
+from ignite_scheduler.control.commands import Command, PlanJob, StopCause, StopGang
 from ignite_scheduler.control.events import (
     CancelRequested,
     GangFailed,
@@ -26,7 +26,7 @@ from ignite_scheduler.control.events import (
 )
 from ignite_scheduler.control.ledger import Ledger
 from ignite_scheduler.control.options import Options
-from ignite_scheduler.control.records import JobRecord, StopCause
+from ignite_scheduler.control.records import JobRecord
 from ignite_scheduler.control.states import FINAL, HOLDING, State
 from ignite_scheduler.model import Cluster, Infeasible
 from ignite_scheduler.policy.candidates import Candidate
@@ -137,7 +137,7 @@ class Lifecycle:
         record = self.current(event.job_id, event.epoch)
         if record is None or record.state is not State.STARTING:
             return
-        gang = replace(record.held, started_at=event.at, heard_at=event.at, missing_since=None)
+        gang = replace(record.held, heard_at=event.at, missing_since=None)
         self.ledger.put(record, state=State.RUNNING, gang=gang)
         job = self.ledger.running[event.job_id]
         self.ledger.expect_end(record, event.at + job.option.seconds - startup_seconds(record.spec, record.remaining))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
+from ignite_scheduler.control.commands import StopCause
 from ignite_scheduler.control.events import JobSubmitted
 from ignite_scheduler.control.states import State
 from ignite_scheduler.errors import InvariantError
@@ -12,24 +12,20 @@ from ignite_scheduler.model import Infeasible
 from ignite_scheduler.policy.candidates import Candidate
 from ignite_scheduler.policy.view import Reason
 
-StopCause = Literal["preempted", "cancelled", "max_time", "lost"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gang:
     """The devices of one attempt.
 
     ``commanded_at`` is the time of the last command about it (start or stop), ``heard_at`` that of its last sign of
-    life (at first: of its start), ``started_at`` when its processes were up, ``lost`` are those of its devices that
-    went away under it (its processes there are dead, even if the device is back), ``missing_since`` when a listing of
-    what really runs first lacked it.
+    life (at first: of its start), ``lost`` are those of its devices that went away under it (its processes there are
+    dead, even if the device is back), ``missing_since`` when a listing of what really runs first lacked it.
     """
 
     candidate: Candidate
     device_ids: tuple[str, ...]
     commanded_at: float
     heard_at: float
-    started_at: float | None = None
     missing_since: float | None = None
     lost: frozenset[str] = frozenset()
     stop_cause: StopCause | None = None

@@ -123,7 +123,7 @@ def evaluate(
         bound=bound,
         unused=unused,
         alternatives=alternatives,
-        warnings=(*warnings, *choice.warnings(stages, durations)),
+        warnings=(*warnings, *choice.warnings(stages)),
         resolved={**(resolved or {}), "times": choice.sources()},
     )
 
@@ -273,7 +273,7 @@ class _Choice:
             for device, stage in zip(self.devices, stages, strict=True)
         }
 
-    def warnings(self, stages: tuple[Stage, ...], durations: Durations) -> list[str]:
+    def warnings(self, stages: tuple[Stage, ...]) -> list[str]:
         warnings = []
         precision = resolved_precision(self.job, self.profile)
         if precision != self.profile.precision:

@@ -14,6 +14,7 @@ from typing import Any, Final, TextIO
 from ignite_scheduler.control.commands import Command
 from ignite_scheduler.control.events import Event
 from ignite_scheduler.daemon.ports import Record
+from ignite_scheduler.formats.run_files import EVENTS_FILE
 
 _SHOWN: Final[Mapping[str, str]] = {
     # field of an event or command → key of the line, with the unit where there is one
@@ -55,7 +56,7 @@ class EventLogs:
         if job_id not in self._files:
             directory = self._directory_of(job_id)
             directory.mkdir(parents=True, exist_ok=True)
-            self._files[job_id] = (directory / "events.jsonl").open("w", encoding="utf-8", buffering=1)
+            self._files[job_id] = (directory / EVENTS_FILE).open("w", encoding="utf-8", buffering=1)
         return self._files[job_id]
 
 

@@ -17,6 +17,7 @@ from ignite_scheduler.control import FINAL, Controller, Promise, State
 from ignite_scheduler.daemon.placement import on_devices
 from ignite_scheduler.daemon.shell import Outcome
 from ignite_scheduler.daemon.story import Attempt, JobStory
+from ignite_scheduler.formats.run_files import METRICS_FILE
 from ignite_scheduler.model import Infeasible, Plan
 from ignite_scheduler.policy.view import Reason
 
@@ -150,7 +151,7 @@ def bars(stories: Iterable[JobStory], end: float) -> tuple[Bar, ...]:
 
 def read_metrics(directory: Path, attempts: Sequence[Attempt]) -> Measured:
     """What ``metrics.jsonl`` says of the job; of a step that was done again only the last time counts there."""
-    lines = list(_lines(directory / "metrics.jsonl"))
+    lines = list(_lines(directory / METRICS_FILE))
     counted: set[int] = set()
     for number, attempt in enumerate(attempts, start=1):
         if plan_of(attempt) == plan_of(attempts[-1]):

@@ -34,6 +34,7 @@ from ignite_scheduler.errors import ExternalError, IgniteError, InputError
 from ignite_scheduler.executors import orphans
 from ignite_scheduler.executors.places import cuda_places, notices, on_real_devices
 from ignite_scheduler.formats.plan import plan_document
+from ignite_scheduler.formats.run_files import PLAN_FILE
 from ignite_scheduler.model import Cluster, Job
 
 PROGRESS_EVERY: Final = 0.5
@@ -196,8 +197,8 @@ class ProcessExecutor:
         if command.candidate.plan is None:
             raise InputError(f"job {command.job_id!r} has rates but no plan: it can be simulated, not run")
         plan = on_devices(command.candidate.plan, command.device_ids)
-        write_document(own / "plan.json", plan_document(plan))
-        write_document(directory / "plan.json", plan_document(plan))
+        write_document(own / PLAN_FILE, plan_document(plan))
+        write_document(directory / PLAN_FILE, plan_document(plan))
         played = emulated(
             self._jobs[command.job_id],
             plan,

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ignite_scheduler.errors import DocumentError, InputError
-from ignite_scheduler.formats.profile import parse_profile
+from ignite_scheduler.formats.profile import PROFILE_SCHEMA, parse_profile
 from ignite_scheduler.formats.source import read_text
 from ignite_scheduler.model import MODEL_INPUT, Profile
 
@@ -76,7 +76,7 @@ def load_graph_text(path: str | Path, *, samples: int = 1, kind: str = "referenc
     if not layers:
         raise DocumentError("expected nodes with predecessors or parameters, found none", file=file)
     document = {
-        "schema": "ignite/profile/v1",
+        "schema": PROFILE_SCHEMA,
         "name": path.name.partition(".")[0],
         "precision": "fp32",
         "reference": kind,

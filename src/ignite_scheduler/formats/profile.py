@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ignite_scheduler.errors import DocumentError
 from ignite_scheduler.formats.source import Source, read_source
@@ -13,6 +13,8 @@ from ignite_scheduler.model import MODEL_INPUT, Layer, LayerInput, LayerTimes, P
 
 if TYPE_CHECKING:
     from ignite_scheduler.formats.shapes.profile import LayerShape
+
+PROFILE_SCHEMA: Final = "ignite/profile/v1"
 
 
 def load_profile(path: str | Path) -> Profile:
@@ -35,7 +37,7 @@ def parse_profile(data: Mapping[str, Any]) -> Profile:
 
 def profile_document(profile: Profile) -> dict[str, Any]:
     """The document that reads back as ``profile``."""
-    document: dict[str, Any] = {"schema": "ignite/profile/v1", "name": profile.name, "precision": profile.precision}
+    document: dict[str, Any] = {"schema": PROFILE_SCHEMA, "name": profile.name, "precision": profile.precision}
     if profile.reference is not None:
         document["reference"] = profile.reference
     before = MODEL_INPUT

@@ -66,7 +66,6 @@ def critical_path(timeline: Timeline) -> tuple[Interval | Transfer, ...]:
     for item in items:
         if item.end > item.start:  # an instant explains nothing and could chase itself
             ends[item.end].append(item)
-    holder = {i.action.stage_index: i.row for i in timeline.intervals}
     last_stage = max(range(len(timeline.finishes)), key=lambda s: timeline.finishes[s][1])
     current: Interval | Transfer | None = next(
         i for i in reversed(timeline.intervals) if i.action.stage_index == last_stage
@@ -75,11 +74,11 @@ def critical_path(timeline: Timeline) -> tuple[Interval | Transfer, ...]:
     while current is not None:
         path.append(current)
         causes = [item for item in ends[current.start] if item is not current]
-        current = min(causes, key=lambda item: _distance(item, path[-1], holder), default=None)
+        current = min(causes, key=lambda item: _distance(item, path[-1]), default=None)
     return tuple(reversed(path))
 
 
-def _distance(cause: Interval | Transfer, effect: Interval | Transfer, holder: dict[int, int]) -> int:
+def _distance(cause: Interval | Transfer, effect: Interval | Transfer) -> int:
     """How well ``cause`` explains that ``effect`` starts when it ends: 0 best."""
     if isinstance(effect, Interval):
         stage, _, k = effect.action

@@ -18,6 +18,7 @@ from ignite_scheduler.formats import (
     write_text,
     write_yaml,
 )
+from ignite_scheduler.formats.run_files import TIMELINE_FILE
 from ignite_scheduler.model import Plan
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def write_report(demo: Demo, folder: Path) -> None:
 
 def _traces(demo: Demo) -> Iterable[tuple[str, Traced]]:
     for job in demo.ran.report.jobs:
-        if (job.directory / "timeline.json").is_file():
+        if (job.directory / TIMELINE_FILE).is_file():
             yield job.job_id, demo.ran.trace(job.job_id)
 
 

@@ -8,8 +8,6 @@ from pydantic import Field
 
 from ignite_scheduler.formats.shapes.fields import Count, CountFromOne, NotNegative, Number, Shape, Text
 
-PLAN_SCHEMA = "ignite/plan/v1"
-
 
 class ShareShape(Shape):
     """One device of a stage. ``memory_limit_bytes`` is null where nothing limits it."""

@@ -19,8 +19,6 @@ from ignite_scheduler.formats.shapes.fields import (
     word,
 )
 
-SCHEMA = "ignite/profile/v1"
-
 _COUNT = re.compile(r"[0-9]+")
 
 
