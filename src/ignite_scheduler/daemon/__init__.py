@@ -4,7 +4,3 @@ Start with :mod:`~ignite_scheduler.daemon.pump` (one event at a time, and the wa
 :mod:`~ignite_scheduler.daemon.shell` (the loop around it). What a run leaves is told by ``story``, ``view`` and
 ``report``.
 """
-
-from ignite_scheduler.daemon.pump import Mismatch, Pump, recover, replay
-
-__all__ = ["Mismatch", "Pump", "recover", "replay"]
