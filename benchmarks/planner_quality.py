@@ -123,7 +123,7 @@ def make_problem(profile: Profile, cluster: Cluster, microbatches: int, schedule
 
 
 def tight_scale(profile: Profile, name: str, microbatches: int) -> float:
-    """1.25 × the least memory of a device of speed 1 with which any 1F1B plan exists, by bisection on exact feasibility."""
+    """1.25 × the least memory of a device of speed 1 with which any 1F1B plan exists, by exact bisection."""
     low, high = 1.0, 1e15
     while high > 1.0001 * low:
         middle = math.sqrt(low * high)
@@ -210,7 +210,8 @@ def main() -> int:
 
 def _table(shared: Path, clusters: str) -> list[str]:
     lines = [
-        "| chain | layers | cluster | memory | M | step s | bound s | gap % | proven | stages | schedule | equal × | min-max × | CPU s |",
+        "| chain | layers | cluster | memory | M | step s | bound s | gap % | proven | stages | schedule "
+        "| equal × | min-max × | CPU s |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     print("\n".join(lines), flush=True)
@@ -308,7 +309,8 @@ def _twelve() -> list[str]:
         seconds = time.process_time() - before
         assert not isinstance(found, Infeasible)
         lines.append(
-            f"| {text} | {found.predicted.step:.4f} | {found.bound.step:.4f} | {100 * found.bound.gap:.1f} | {seconds:.1f} |"
+            f"| {text} | {found.predicted.step:.4f} | {found.bound.step:.4f} "
+            f"| {100 * found.bound.gap:.1f} | {seconds:.1f} |"
         )
         print("\n".join(lines[-1:]), flush=True)
     return lines
@@ -321,7 +323,8 @@ def _write(lines: list[str]) -> None:
         "# Plans of public profiles: quality and time",
         "",
         f"`python {' '.join(['benchmarks/planner_quality.py', *sys.argv[1:]])}`, {datetime.date.today()}, "
-        f"{platform.machine()}, {os.cpu_count()} cores (shared with other work; CPU seconds of one core, compilation excluded), "
+        f"{platform.machine()}, {os.cpu_count()} cores (shared with other work; CPU seconds of one core, "
+        "compilation excluded), "
         f"Python {platform.python_version()}.",
         "",
     ]

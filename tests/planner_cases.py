@@ -90,7 +90,9 @@ def job(*, total: int = 64, micro: int | None = 1, **terms: Any) -> Job:
 
 @st.composite
 def profiles(draw: st.DrawFn, most_layers: int, *, skips: bool = False) -> Profile:
-    """A profile of up to ``most_layers`` layers with affine microbatch times, sometimes with skip edges or tied weights."""
+    """A profile of up to ``most_layers`` layers with affine microbatch times, sometimes with skip edges or tied
+    weights.
+    """
     count = draw(st.integers(1, most_layers))
     layers = []
     for i in range(count):
@@ -126,7 +128,9 @@ def profiles(draw: st.DrawFn, most_layers: int, *, skips: bool = False) -> Profi
 
 @st.composite
 def clusters(draw: st.DrawFn, most_devices: int) -> Cluster:
-    """Up to ``most_devices`` devices with few distinct figures, so that equal ones occur, and links that may be missing."""
+    """Up to ``most_devices`` devices with few distinct figures, so that equal ones occur, and links that may be
+    missing.
+    """
     count = draw(st.integers(1, most_devices))
     tight = draw(st.booleans())
     devices = []
@@ -187,7 +191,7 @@ def problems(
     )
 
 
-def simulated_step(problem: Problem, plan: Plan) -> float:
+def simulated_step(problem: Problem, plan: Plan) -> float:  # noqa: PLR0915
     """Step time of a plan of a profile without tied weights, updates and overhead, by advancing a clock over all
     resources.
 

@@ -84,7 +84,10 @@ def late(plan: Plan, deadline: float, proven: bool) -> Infeasible:
     best = "the earliest finish is" if proven else "the earliest finish found is"
     return Infeasible(
         code="deadline",
-        text=f"the deadline of {format_duration(deadline)} cannot be met: {best} {format_duration(finish)} after the start",
+        text=(
+            f"the deadline of {format_duration(deadline)} cannot be met: {best} {format_duration(finish)} "
+            "after the start"
+        ),
         earliest_finish=finish,
         cures=(f"a deadline of at least {format_duration(finish)}", "fewer steps", "more or faster devices"),
     )

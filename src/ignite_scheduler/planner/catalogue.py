@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-Devices are counted by class of interchangeable ones, since a scheduler takes devices from pools. A multiset of devices is worth
-offering if its best plan is faster than the best plan on every part of it: then no other plan holds no more devices of any class,
-costs no more an hour and is as fast. (Comparing only numbers of devices would leave a second job nothing to run on
-when the fastest device is taken.)
+Devices are counted by class of interchangeable ones, since a scheduler takes devices from pools. A multiset of devices
+is worth offering if its best plan is faster than the best plan on every part of it: then no other plan holds no more
+devices of any class, costs no more an hour and is as fast. (Comparing only numbers of devices would leave a second job
+nothing to run on when the fastest device is taken.)
 
 Multisets are visited by their number of devices, and each is solved as a small problem of its own that only looks for
 plans below what its parts already reach; most end at the tables' root. Both the number of multisets and the work on
@@ -40,7 +40,7 @@ SET_WORK: Final = 2_000
 """Pipelines timed for each multiset and family."""
 
 NEAR_FAMILIES: Final = 8
-"""Schedules and microbatch sizes of the best quick bounds that are looked at; at most three are tried on each multiset."""
+"""Schedules and microbatch sizes that are looked at; two or three are tried on each multiset."""
 
 MIN_FAMILIES: Final = 2
 """Families tried on each multiset at least: both schedules where the job fixes the microbatch."""
@@ -61,9 +61,9 @@ class Offer(NamedTuple):
 def catalogue(problem: Problem) -> tuple[Plan, ...] | Infeasible:
     """Plans on different sets of devices, none of them dominated, the fastest first.
 
-    A plan is left out if a plan on a part of its devices is as fast. Each is complete, on the devices of its
-    classes with the smallest ids; its bound speaks of plans on exactly the same classes of devices. Reasons for unused devices and
-    alternatives are left out.
+    A plan is left out if a plan on a part of its devices is as fast. Each is complete, on the devices of its classes
+    with the smallest ids; its bound speaks of plans on exactly the same classes of devices. Reasons for unused
+    devices and alternatives are left out.
 
     Raises
     ------

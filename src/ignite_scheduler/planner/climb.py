@@ -11,11 +11,11 @@ from ignite_scheduler.planner.kernel import value_of
 
 
 @compiled
-def climb(numbers: Any, room: Any, n: int, classes: Any, first: Any, value: float, budget: int) -> Any:
+def climb(numbers: Any, room: Any, n: int, classes: Any, first: Any, value: float, budget: int) -> Any:  # noqa: PLR0912, PLR0915
     """Improve a pipeline (given from the end, changed in place) until no single move helps.
 
-    Moves: shift a cut by up to four layers; exchange the classes of two stages; put another class on a stage; give a stage's
-    layers to a neighbour; cut a stage in two with another device.
+    Moves: shift a cut by up to four layers; exchange the classes of two stages; put another class on a stage; give a
+    stage's layers to a neighbour; cut a stage in two with another device.
 
     Returns
     -------

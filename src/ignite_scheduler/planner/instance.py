@@ -1,8 +1,8 @@
 """The problem as arrays: classes of interchangeable devices, prefix sums of times, links, memory limits.
 
-Two devices are interchangeable if exchanging them changes no figure: equal kind, speed, memory, dtypes, price and powers,
-and the same links to everybody else, and to each other both ways. A plan then only depends on the class of each stage, and the
-search runs over sequences of classes instead of sequences of devices.
+Two devices are interchangeable if exchanging them changes no figure: equal kind, speed, memory, dtypes, price and
+powers, and the same links to everybody else, and to each other both ways. A plan then only depends on the class of
+each stage, and the search runs over sequences of classes instead of sequences of devices.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Classes:
     """Devices grouped by what makes them interchangeable.
 
     ``members[c]`` are ids in order; ``member_rank[c, m]`` is the place of a member among all ids. ``latency`` and
-    ``per_byte`` [class, class] are of the link from the first to the second; infinite latency = no link. ``wires`` are -1, or the
-    number of the wire that several pairs share. ``unlimited`` leaves memory limits out.
+    ``per_byte`` [class, class] are of the link from the first to the second; infinite latency = no link. ``wires``
+    are -1, or the number of the wire that several pairs share. ``unlimited`` leaves memory limits out.
     """
 
     devices: tuple[Device, ...]
@@ -161,9 +161,9 @@ class Model:
     """What does not depend on the microbatch: bytes by layer and cut, tied weights, updates.
 
     ``single_bytes[j]`` are bytes a sample over the cut in front of layer j of tensors that one layer reads;
-    ``once_bytes[j]`` counts every tensor once, which no split can go below. ``tensors`` are those with several readers: (producer,
-    first, last) index into ``readers`` and ``reader_bytes``. ``need_fixed[i, j]`` is P·factor + W of the layers i…j−1 and
-    ``need_sample[i, j]`` the bytes of activations a sample, both with the margin.
+    ``once_bytes[j]`` counts every tensor once, which no split can go below. ``tensors`` are those with several
+    readers: (producer, first, last) index into ``readers`` and ``reader_bytes``. ``need_fixed[i, j]`` is P·factor + W
+    of the layers i…j−1 and ``need_sample[i, j]`` the bytes of activations a sample, both with the margin.
     """
 
     num_layers: int
@@ -264,10 +264,11 @@ def _needs(job: Job, profile: Profile, scale: float) -> tuple[Floats, Floats]:
 class Arrays:
     """One family in numbers.
 
-    ``forward`` and ``backward`` [class, full or last, layer] are prefix sums of seconds; ``overhead[class]`` comes on top of
-    every action; ``update[class, layer]`` are prefix sums of the optimizer's seconds. ``sizes`` are the samples of a
-    full and of the last microbatch. ``first_fit[class, n, j]`` is the first layer with which a stage that ends before layer j and is
-    the n-th from the end fits the memory. ``timeless[class, layer]``: the profile has no time for that pair.
+    ``forward`` and ``backward`` [class, full or last, layer] are prefix sums of seconds; ``overhead[class]`` comes on
+    top of every action; ``update[class, layer]`` are prefix sums of the optimizer's seconds. ``sizes`` are the
+    samples of a full and of the last microbatch. ``first_fit[class, n, j]`` is the first layer with which a stage
+    that ends before layer j and is the n-th from the end fits the memory. ``timeless[class, layer]``: the profile has
+    no time for that pair.
     """
 
     forward: Floats

@@ -1,8 +1,8 @@
 """Plans over more devices than tables of multisets can hold: devices in a fixed order, each used or skipped.
 
-A few orders are tried (fast devices first or last, by node, by memory). For each, a table over (device, layer) gives the pipeline of
-least fill under a cap on the busiest stage, for ever lower caps; the best of them go through the same local search on
-the exact step time. Nothing is proven but the quick bound.
+A few orders are tried (fast devices first or last, by node, by memory). For each, a table over (device, layer) gives
+the pipeline of least fill under a cap on the busiest stage, for ever lower caps; the best of them go through the same
+local search on the exact step time. Nothing is proven but the quick bound.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ CLIMBED = 3
 
 
 @compiled
-def line_plan(numbers: Any, line: Any, skip: int, work_cap: float, classes: Any, first: Any) -> int:
+def line_plan(numbers: Any, line: Any, skip: int, work_cap: float, classes: Any, first: Any) -> int:  # noqa: PLR0912
     """Write the pipeline of least fill over the devices of ``line`` (classes, from the end) into ``classes`` and
     ``first``; its number of stages, 0 if there is none.
 
-    A stage on the p-th device is taken to be the p + 1-th from the end: that is exact unless devices before it are skipped, and then counts
-    too many microbatches in flight, never too few. At most ``skip`` devices are skipped in a row.
+    A stage on the p-th device is taken to be the p + 1-th from the end: that is exact unless devices before it are
+    skipped, and then counts too many microbatches in flight, never too few. At most ``skip`` devices are skipped in a
+    row.
     """
     num_layers, count = numbers.num_layers, len(line)
     least = np.full((count, num_layers + 1), np.inf)  # stage on device p begins at layer i

@@ -2,15 +2,16 @@
 
 Theory of operation
 -------------------
-1. *Check and prepare* (:mod:`.setup`): devices, classes of interchangeable devices, permitted multisets and cuts, arrays.
+1. *Check and prepare* (:mod:`.setup`): devices, classes of interchangeable devices, permitted multisets and cuts,
+   arrays.
 2. *Families*: plans of one schedule and microbatch size. Each gets a quick bound; they are visited in that order,
    and a family whose bound is not below the best plan is skipped: it is proven no better.
 3. *A family* (:mod:`.solve`): tables of least fill over (devices, first device, layer), which also decide feasibility
    exactly; first plans from them, local search on the exact step time, then branch and bound until bound and plan
    meet or the budget of work is spent.
 4. *Answer*: the choice goes through :func:`ignite_scheduler.cost.evaluate`, the one place where figures come from.
-   Optimality is claimed only if the evaluated step equals the proven bound. Where links share a wire the search does not
-   see transfers wait for each other; the plans met are then compared by the full timeline.
+   Optimality is claimed only if the evaluated step equals the proven bound. Where links share a wire the search does
+   not see transfers wait for each other; the plans met are then compared by the full timeline.
 """
 
 from __future__ import annotations

@@ -131,16 +131,16 @@ def quick_bound(setup: Setup, arrays: Arrays, family: Family, counts: Ints | Non
 
 
 def quick_figures(setup: Setup, arrays: Arrays, family: Family, counts: Ints | None = None) -> tuple[float, float]:
-    """A bound on the step time of a family on at most ``counts`` devices, and a guess at its best, from layer times alone.
+    """A bound on the step time of a family on at most ``counts`` devices, and a guess at its best.
 
     The guess, fill and pace of M − 1 microbatches, only says what to look at first.
 
-    *Fill* F: all layers, each on its fastest device. *Pace* T: the work of a step shared out as if layers could be cut
-    anywhere, so that some stage is busy for T at least; with r = max over layers of (least work ÷ work on the class), a
-    device of the class does at most r seconds of least work in a second. Both are bounds. With equal microbatches more
-    holds (see :func:`ignite_scheduler.planner.tables.stage_pace`): under 1F1B a step takes the fill and, for every stage,
-    the larger of (M−1)·b + (M−K)·f and (M−1)·f + (M−K)·b, so at least their mean, (1 − (K+1) ÷ 2M) of the stage's busy
-    time; under GPipe (1 − 1 ÷ M) of it.
+    *Fill* F: all layers, each on its fastest device. *Pace* T: the work of a step shared out as if layers could be
+    cut anywhere, so that some stage is busy for T at least; with r = max over layers of (least work ÷ work on the
+    class), a device of the class does at most r seconds of least work in a second. Both are bounds. With equal
+    microbatches more holds (see :func:`ignite_scheduler.planner.tables.stage_pace`): under 1F1B a step takes the fill
+    and, for every stage, the larger of (M−1)·b + (M−K)·f and (M−1)·f + (M−K)·b, so at least their mean, (1 − (K+1) ÷
+    2M) of the stage's busy time; under GPipe (1 − 1 ÷ M) of it.
     """
     counts = setup.classes.counts if counts is None else counts
     used = counts > 0

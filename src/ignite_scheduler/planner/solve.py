@@ -8,13 +8,20 @@ import numpy as np
 
 from ignite_scheduler.planner.climb import climb
 from ignite_scheduler.planner.instance import Arrays, Classes, Model
-from ignite_scheduler.planner.kernel import Floats, Ints, Numbers, make_room, orders, value_of
+from ignite_scheduler.planner.kernel import Floats, Ints, Numbers, make_room, value_of
+from ignite_scheduler.planner.orders import orders
 from ignite_scheduler.planner.problem import Family
 from ignite_scheduler.planner.tables import behind_tables, front_tables, least_fill_plan
 from ignite_scheduler.planner.tree import TIE, Memory, search
 
 SWEEP = 24
 """First plans come from this many caps on the busiest stage at most."""
+
+SWEEP_WORK = 600_000
+"""Work on the tables of these caps at most."""
+
+STATES_PER_WORK = 16
+"""States of a table that cost as much as timing one pipeline."""
 
 CLIMBED = 4
 """The best of them that local search starts from."""
@@ -135,6 +142,11 @@ def make_numbers(classes: Classes, model: Model, arrays: Arrays, family: Family,
     return Numbers._make(np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x for x in numbers)
 
 
+def table_work(numbers: Numbers) -> int:
+    """Work of one table, in timed pipelines."""
+    return 1 + len(numbers.num_used) * len(numbers.counts) * (numbers.num_layers + 1) // STATES_PER_WORK
+
+
 def first_plan(numbers: Numbers, *, sweep: int = SWEEP) -> tuple[Choice, float]:
     """A good plan, and a step time that no permitted plan goes below.
 
@@ -145,7 +157,7 @@ def first_plan(numbers: Numbers, *, sweep: int = SWEEP) -> tuple[Choice, float]:
     candidates: set[Choice] = set()
     classes, first = _buffers(numbers)
     cap, fill, bound = np.inf, np.inf, np.inf
-    for _ in range(sweep):
+    for _ in range(max(2, min(sweep, SWEEP_WORK // table_work(numbers)))):
         stage, total = front_tables(numbers, UNKNOWN, 0.0, cap, np.inf)
         n = least_fill_plan(numbers, stage, total, cap, classes, first)
         if n == 0:
@@ -189,15 +201,16 @@ def improve(
     min(``target``, its value).
     """
     classes, first = _buffers(numbers)
-    floors, total = levels(numbers, _step_limit(numbers, target), 1 + budget // LEVEL_WORK)
+    wanted = 1 + budget // (LEVEL_WORK + 4 * table_work(numbers))
+    floors, totals = levels(numbers, _step_limit(numbers, target), wanted)
     n = 0
     if ties:
         n = len(incumbent.classes)
         classes[:n], first[:n] = incumbent.classes, incumbent.first
     memory = make_memory(numbers, wanted=remember)
-    value, n, work, complete = search(numbers, floors, total, memory, target, n, classes, first, slack, budget)
+    value, n, work, complete = search(numbers, floors, totals, memory, target, n, classes, first, slack, budget)
     found = _choice(value, n, classes, first) if n > 0 else incumbent
-    return found, int(work), bool(complete) and slack == 1.0
+    return found, int(work) + len(totals) * table_work(numbers), bool(complete) and slack == 1.0
 
 
 def levels(numbers: Numbers, limit: float, wanted: int) -> tuple[Floats, Floats]:
@@ -273,7 +286,7 @@ def solve(numbers: Numbers, incumbent: Choice, bound: float, budget: int) -> Out
 
 
 def _settle_ties(numbers: Numbers, best: Choice, budget: int) -> tuple[Choice, int]:
-    """An equally good plan with fewer devices, then one with a lower price or smaller ids, as far as the budget goes."""
+    """An equally good plan with fewer devices, then a lower price or smaller ids, as far as the budget goes."""
     spent = 0
     while spent < budget and len(best.classes) > 1:
         fewer = numbers._replace(allowed=numbers.allowed & (numbers.num_used < len(best.classes)))

@@ -34,11 +34,11 @@ def stage_seconds(numbers: Any, c: int, first: int, end: int) -> Any:
 def stage_pace(numbers: Any, c: int, first: int, end: int, n: int) -> float:
     """Seconds beyond the fill of the whole pipeline that a step takes at least because of one stage.
 
-    The stage is the n-th from the end, on class c. Under 1F1B it does K = min(M, n) forwards before its first backward, which
-    waits for the first microbatch to go to the end and back; then come M backwards and the M − K other forwards.
-    With the way of the first microbatch there and of the last gradient back this is the fill and (M−1)·b + (M−K)·f. Read from the
-    end: the last forward comes after M−1 forwards and M − K backwards, and then the last microbatch goes to the end
-    and back. GPipe does all forwards, and then all backwards: fill and (M−1)·(f + b).
+    The stage is the n-th from the end, on class c. Under 1F1B it does K = min(M, n) forwards before its first
+    backward, which waits for the first microbatch to go to the end and back; then come M backwards and the M − K
+    other forwards. With the way of the first microbatch there and of the last gradient back this is the fill and
+    (M−1)·b + (M−K)·f. Read from the end: the last forward comes after M−1 forwards and M − K backwards, and then the
+    last microbatch goes to the end and back. GPipe does all forwards, and then all backwards: fill and (M−1)·(f + b).
     """
     m = numbers.num_microbatches
     if m == 1 or not numbers.shrinking:
@@ -95,14 +95,14 @@ def link_seconds(numbers: Any, e: int, d: int, j: int, size: float) -> Any:
 
 
 @compiled
-def behind_tables(numbers: Any, work_cap: float) -> Any:
+def behind_tables(numbers: Any, work_cap: float) -> Any:  # noqa: PLR0912
     """Least fill of everything behind, by state.
 
     Returns
     -------
     behind
-        [multiset, class, layer]. ``behind[v, c, j]``: least fill of the layers from j on and of the link to them, where a stage of class
-        c ends at j and v is used, it included. Infinite where no permitted plan exists.
+        [multiset, class, layer]. ``behind[v, c, j]``: least fill of the layers from j on and of the link to them,
+        where a stage of class c ends at j and v is used, it included. Infinite where no permitted plan exists.
     """
     num_classes = len(numbers.counts)
     shape = (len(numbers.num_used), num_classes, numbers.num_layers + 1)
@@ -285,11 +285,11 @@ def least_fill_plan(numbers: Any, stage: Any, total: Any, work_cap: float, class
 
 
 @compiled
-def least_overflow(numbers: Any, need: Any, memory: Any) -> float:
+def least_overflow(numbers: Any, need: Any, memory: Any) -> float:  # noqa: PLR0912
     """Least total of bytes above the memory limits, summed over the devices of a permitted plan.
 
-    ``need[n, i, j]`` are bytes of the layers i…j−1 as the n-th stage from the end; ``memory[class]`` the limits. Infinite where
-    no permitted plan exists even with unlimited memory.
+    ``need[n, i, j]`` are bytes of the layers i…j−1 as the n-th stage from the end; ``memory[class]`` the limits.
+    Infinite where no permitted plan exists even with unlimited memory.
     """
     num_classes = len(numbers.counts)
     shape = (len(numbers.num_used), num_classes, numbers.num_layers + 1)

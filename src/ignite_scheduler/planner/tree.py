@@ -88,8 +88,8 @@ def _ids_cannot_improve(numbers: Any, n: int, total: int, classes: Any, best_ids
 class Memory(NamedTuple):
     """Suffixes met so far, by state (multiset, class, layer): linked lists of their responses.
 
-    ``head[state]`` and ``following[entry]`` are entries or −1; ``responses[entry]`` is what :func:`response` wrote and the
-    tensors' bytes read behind. ``length[0]`` is the number of entries.
+    ``head[state]`` and ``following[entry]`` are entries or −1; ``responses[entry]`` is what :func:`response` wrote
+    and the tensors' bytes read behind. ``length[0]`` is the number of entries.
     """
 
     head: npt.NDArray[np.int32]
@@ -144,14 +144,11 @@ def _least_front(numbers: Any, used: int, d: int, i: int, n: int) -> Any:
         for m in range(2):
             there_m, back_m = link_seconds(numbers, e, d, i, numbers.sizes[m])
             there, back = min(there, there_m), min(back, back_m)
-        if there == np.inf or back == np.inf:
+        if max(there, back) == np.inf:
             continue
         spacing, gap = min(spacing, there), min(gap, back)
         fill, _ = stage_seconds(numbers, e, i - 1, i)
-        if numbers.even:
-            turn = min(turn, there + back + fill)
-        else:
-            turn = min(turn, there + back)
+        turn = min(turn, there + back + (fill if numbers.even else 0.0))
     if spacing == np.inf:
         return 0.0, 0.0, 0.0
     if numbers.gpipe:
@@ -160,7 +157,7 @@ def _least_front(numbers: Any, used: int, d: int, i: int, n: int) -> Any:
 
 
 @compiled
-def search(
+def search(  # noqa: PLR0912, PLR0915
     numbers: Any,
     floors: Any,
     totals: Any,

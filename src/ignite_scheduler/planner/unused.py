@@ -9,10 +9,13 @@ import numpy as np
 from ignite_scheduler.model import Plan, Unused
 from ignite_scheduler.planner.problem import Family
 from ignite_scheduler.planner.setup import Setup
-from ignite_scheduler.planner.solve import Choice, Permit, first_plan, solve
+from ignite_scheduler.planner.solve import Choice, Permit, first_plan, solve, table_work
 
 REASON_WORK = 20_000
 """Pipelines timed for each class of unused devices."""
+
+REASON_SWEEP = 6
+"""Caps from which first plans are made here."""
 
 MAX_CLASSES = 24
 """Classes of unused devices for which a plan is made; the others get a shorter reason."""
@@ -48,14 +51,16 @@ def _reason(setup: Setup, best: Without, c: int, used: int) -> str:
         return _forbidden(setup)
     permitted = Permit(allowed, setup.permit.may_cut, setup.permit.max_stages)
     numbers = setup.numbers(best.family, setup.arrays(best.family), permitted)
-    choice, bound = first_plan(numbers)
+    choice, bound = first_plan(numbers, sweep=REASON_SWEEP)
     if bound == np.inf:
         return "no permitted plan can use it: memory or links do not allow it"
-    outcome = solve(numbers, choice, 0.0, REASON_WORK)
-    choice = outcome.choice
+    proven = False
+    if table_work(numbers) < REASON_WORK:
+        outcome = solve(numbers, choice, 0.0, REASON_WORK)
+        choice, proven = outcome.choice, outcome.bound >= outcome.choice.value
     if not choice.classes:
         return "no permitted plan with it was found"
-    return _compare(setup, best, choice, c, used, proven=outcome.bound >= choice.value)
+    return _compare(setup, best, choice, c, used, proven=proven)
 
 
 def _forbidden(setup: Setup) -> str:
