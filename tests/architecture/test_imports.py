@@ -14,7 +14,7 @@ HEAVY = (
     "torch", "numpy", "scipy", "pydantic", "numba", "highspy", "sqlalchemy", "ruamel.yaml", "drawsvg", "rich",
     "asyncio",
 )  # fmt: skip
-TORCH = ("torch", "sklearn", "psutil")
+TORCH = ("torch", "sklearn")
 
 
 def loaded_by(code: str, *, without: tuple[str, ...] = ()) -> set[str]:

@@ -27,7 +27,7 @@ Exit code 1 if something that is needed is missing, or if a gradient is off.
 """
 
 NEEDED: Final = ("click", "rich", "ruamel.yaml", "pydantic", "numpy", "numba", "highspy", "drawsvg", "sqlalchemy")
-FOR_TRAINING: Final = ("torch", "scikit-learn", "psutil")
+FOR_TRAINING: Final = ("torch", "scikit-learn")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,5 +74,5 @@ def _outcome(error: BaseException) -> tuple[int, *tuple[str, ...]]:
     return outcome
 
 
-_EXTRAS: Final = {"torch": "torch", "sklearn": "torch", "psutil": "torch"}
+_EXTRAS: Final = {"torch": "torch", "sklearn": "torch"}
 """Modules of optional extras, and the extra that brings each."""
