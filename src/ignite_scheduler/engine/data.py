@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import torch
@@ -69,16 +70,25 @@ class Samples:
         Random numbers that a data set draws (to distort an image, say) start from ``key`` and the sample's place in the
         batch: ranks that read inputs and targets apart see the same samples, and a resumed run sees them again.
         """
-        items = []
-        for place, index in enumerate(indices.tolist()):
-            seed_random_numbers(f"{key}/{place}", self._device)
-            item = self._dataset[index]
-            if not isinstance(item, tuple | list) or len(item) != 2:
-                raise InputError(
-                    f"job {self._owner!r}: expected sample {index} of its data as (input, target), found "
-                    f"{type(item).__name__}"
-                )
-            items.append(item)
+        return self.begin(indices, key).finish()
+
+    def begin(self, indices: Tensor, key: str) -> Reading:
+        """The same batch, to be read bit by bit."""
+        return Reading(self, indices, key)
+
+    def item(self, index: int, key: str) -> tuple[Any, Any]:
+        """One sample."""
+        seed_random_numbers(key, self._device)
+        item = self._dataset[index]
+        if not isinstance(item, tuple | list) or len(item) != 2:
+            raise InputError(
+                f"job {self._owner!r}: expected sample {index} of its data as (input, target), found "
+                f"{type(item).__name__}"
+            )
+        return item[0], item[1]
+
+    def stack(self, items: list[tuple[Any, Any]]) -> tuple[tuple[Tensor, ...], Tensor]:
+        """Samples as one batch."""
         inputs, targets = (self._stack([item[part] for item in items]) for part in (0, 1))
         if len(targets) != 1:
             raise InputError(f"job {self._owner!r}: expected one target for each sample, found {len(targets)}")
@@ -91,3 +101,34 @@ class Samples:
     def _convert(self, tensor: Tensor) -> Tensor:
         dtype = self._dtype if tensor.is_floating_point() else tensor.dtype
         return tensor.to(device=self._device, dtype=dtype)
+
+
+class Reading:
+    """A batch that is being read: a bit whenever the device has nothing else to do, the rest when it is needed.
+
+    Where devices are played by waiting, the next step's samples are so read while this step's actions are still due,
+    as a loader beside a real device would. No thread is needed, and random numbers come in a fixed order.
+    """
+
+    def __init__(self, samples: Samples, indices: Tensor, key: str) -> None:
+        self._samples, self._indices, self.key = samples, indices.tolist(), key
+        self._items: list[tuple[Any, Any]] = []
+        self._longest = 0.0
+
+    def advance(self, until: float) -> None:
+        """Read on as long as the slowest sample so far would be read by ``until`` on the monotonic clock."""
+        now = time.monotonic()
+        while len(self._items) < len(self._indices) and now + 2 * self._longest < until:
+            self._read_one()
+            began, now = now, time.monotonic()
+            self._longest = max(self._longest, now - began)
+
+    def finish(self) -> tuple[tuple[Tensor, ...], Tensor]:
+        """Inputs and targets of the whole batch."""
+        while len(self._items) < len(self._indices):
+            self._read_one()
+        return self._samples.stack(self._items)
+
+    def _read_one(self) -> None:
+        place = len(self._items)
+        self._items.append(self._samples.item(self._indices[place], f"{self.key}/{place}"))

@@ -62,6 +62,8 @@ class Executor:
         Needed by the rank of the last stage.
     seed
         The job's; keys dropout.
+    spare
+        Called with the time until which the device has nothing to do.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Executor:
         loss: Loss,
         seed: int,
         memory: MemoryWatch | None = None,
+        spare: Callable[[float], None] = lambda until: None,
     ) -> None:
         for action in schedule.rows[row]:
             if action.kind not in "FB":
@@ -83,7 +86,7 @@ class Executor:
                 )
         self._actions, self._row, self._last = schedule.rows[row], row, schedule.num_stages - 1
         self._stages, self._transport, self._device, self._loss = dict(stages), transport, device, loss
-        self._seed, self._memory = seed, memory
+        self._seed, self._memory, self._spare = seed, memory, spare
         self._kept: dict[tuple[int, int], _Kept] = {}
         self._losses: dict[int, Tensor] = {}
         self.intervals: list[Interval] = []
@@ -161,6 +164,7 @@ class Executor:
                 message = Message(index, index + 1, "F", k, batch.microbatches[k])
                 self._transport.send(message, outputs, producer=producer, ready=span.end)
             self._transport.look_ahead()
+            self._spare(span.end)
         self.intervals.append(Interval(action, self._row, span.start, span.end))
         if torch.is_grad_enabled():
             self._kept[index, k] = _Kept(inputs=inputs, outputs=outputs)
@@ -190,6 +194,7 @@ class Executor:
                 message = Message(index, index - 1, "B", k, batch.microbatches[k])
                 self._transport.send(message, found, producer=first, ready=span.end)
             self._transport.look_ahead()
+            self._spare(span.end)
         self.intervals.append(Interval(action, self._row, span.start, span.end))
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ignite_scheduler import zoo
 from ignite_scheduler.engine.chain import build_chain, cut, element_type, tied_parameters
-from ignite_scheduler.engine.data import SampleOrder, Samples, num_steps
+from ignite_scheduler.engine.data import Reading, SampleOrder, Samples, num_steps
 from ignite_scheduler.engine.devices import MemoryWatch, open_device
 from ignite_scheduler.engine.executor import Batch, Executor
 from ignite_scheduler.engine.links import open_wires
@@ -111,7 +111,9 @@ class Worker:
             loss=zoo.loss(job.loss),
             seed=job.seed,
             memory=memory,
+            spare=self._read_ahead,
         )
+        self._next: Reading | None = None
 
     def accumulate(self, step: int) -> float:
         """Run the actions of one step: parameters' ``grad`` hold the gradient of the batch's mean loss.
@@ -121,7 +123,10 @@ class Worker:
         float
             The mean loss on the rank of the last stage; 0 elsewhere.
         """
-        loss = self.executor.train(self._batch(self._order.indices(step), self.plan.microbatches, step, self._data))
+        batch = self._batch(self._order.indices(step), self.plan.microbatches, step, self._data)
+        if step + 1 < self.total and self._reads:
+            self._next = self._data.begin(self._order.indices(step + 1), self._key(step + 1))
+        loss = self.executor.train(batch)
         self._tied.reduce()
         return loss
 
@@ -155,16 +160,29 @@ class Worker:
         dist.all_reduce(summed, group=self.group)
         return summed.item() / len(self._held)
 
+    @property
+    def _reads(self) -> bool:
+        return self.executor.holds_first or self.executor.holds_last
+
+    def _key(self, step: int) -> str:
+        return f"{self.job.seed}/{step}"
+
+    def _read_ahead(self, until: float) -> None:
+        if self._next is not None:
+            self._next.advance(until)
+
     def _batch(self, indices: Tensor, microbatches: tuple[int, ...], step: int, data: Samples) -> Batch:
-        first, last = self.executor.holds_first, self.executor.holds_last
-        if not (first or last):
+        if not self._reads:
             return Batch(step=step, microbatches=microbatches)
-        inputs, targets = data.read(indices, f"{self.job.seed}/{step}")
+        if data is self._data and self._next is not None and self._next.key == self._key(step):
+            (inputs, targets), self._next = self._next.finish(), None
+        else:
+            inputs, targets = data.read(indices, self._key(step))
         return Batch(
             step=step,
             microbatches=microbatches,
-            inputs=inputs if first else None,
-            targets=targets if last else None,
+            inputs=inputs if self.executor.holds_first else None,
+            targets=targets if self.executor.holds_last else None,
         )
 
 
