@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ignite_scheduler.api.markup import table
 from ignite_scheduler.errors import ConflictError
 from ignite_scheduler.model import Cluster, Infeasible, Job, Plan, Profile
 from ignite_scheduler.pipeline import Timeline
@@ -101,7 +102,7 @@ class Planned:
             f"{predicted.samples_per_second:.4g} samples/s, bubble {100 * predicted.bubble_fraction:.1f} %, "
             f"{'proven optimal' if bound.optimal else f'gap at most {100 * bound.gap:.2f} %'}</p>"
         )
-        return head + _stage_rows(answer) + self.to_svg()
+        return head + _stage_table(answer) + self.to_svg()
 
     def __repr__(self) -> str:
         if isinstance(self.answer, Infeasible):
@@ -110,12 +111,16 @@ class Planned:
         return f"Planned({self.job.name!r}: {format_duration(self.answer.predicted.step)} a step, {stages})"
 
 
-def _stage_rows(plan: Plan) -> str:
-    rows = "".join(
-        f"<tr><td>{stage.index}</td><td>{len(stage.layers)}</td><td>{html.escape(stage.fullest.device)}</td>"
-        f"<td>{format_duration(stage.forward)}</td><td>{format_duration(stage.backward)}</td>"
-        f"<td>{format_memory(stage.fullest.memory)}</td></tr>"
+def _stage_table(plan: Plan) -> str:
+    rows = [
+        [
+            stage.index,
+            len(stage.layers),
+            stage.fullest.device,
+            format_duration(stage.forward),
+            format_duration(stage.backward),
+            format_memory(stage.fullest.memory),
+        ]
         for stage in plan.stages
-    )
-    head = "".join(f"<th>{name}</th>" for name in ("stage", "layers", "device", "forward", "backward", "memory"))
-    return f"<table><tr>{head}</tr>{rows}</table>"
+    ]
+    return table(["stage", "layers", "device", "forward", "backward", "memory"], rows)

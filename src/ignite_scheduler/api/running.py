@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ignite_scheduler.api.markup import table
 from ignite_scheduler.api.measuring import profile as measure
 from ignite_scheduler.api.planning import Objective, load_cluster, load_job, load_profile
 from ignite_scheduler.api.tracing import Traced, trace
@@ -78,17 +79,9 @@ class Ran:
 
     def _repr_html_(self) -> str:
         names = ("name", "state", "planned_step_s", "measured_step_s", "step_error", "finish_s")
-        head = "".join(f"<th>{name}</th>" for name in names)
-        rows = "".join(
-            f"<tr>{''.join(f'<td>{_cell(entry[name])}</td>' for name in names)}</tr>"
-            for entry in self.to_dict()["jobs"]
-        )
+        rows = [[entry[name] for name in names] for entry in self.to_dict()["jobs"]]
         notices = "".join(f"<p>{html.escape(notice)}</p>" for notice in self.report.notices)
-        return f"<table><tr>{head}</tr>{rows}</table>{notices}{self.to_svg()}"
-
-
-def _cell(value: object) -> str:
-    return "–" if value is None else f"{value:.4g}" if isinstance(value, float) else html.escape(str(value))
+        return table(names, rows) + notices + self.to_svg()
 
 
 def _job_entry(job: JobReport) -> dict[str, Any]:

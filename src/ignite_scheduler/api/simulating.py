@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ignite_scheduler.api.markup import table
 from ignite_scheduler.api.planning import load_cluster, load_profile, profile_of
 from ignite_scheduler.errors import InputError
 from ignite_scheduler.model import Cluster, Infeasible, Job, Plan, Profile
@@ -68,16 +68,7 @@ class Simulated:
     def _repr_html_(self) -> str:
         figures = self.to_dict()["policies"]
         names = list(next(iter(figures.values()), {}))
-        head = "".join(f"<th>{html.escape(policy)}</th>" for policy in figures)
-        rows = "".join(
-            f"<tr><th>{name}</th>{''.join(f'<td>{_cell(figures[policy][name])}</td>' for policy in figures)}</tr>"
-            for name in names
-        )
-        return f"<table><tr><th></th>{head}</tr>{rows}</table>"
-
-
-def _cell(value: object) -> str:
-    return "–" if value is None else f"{value:.4g}" if isinstance(value, float) else html.escape(str(value))
+        return table(["", *figures], [[name, *(figures[policy][name] for policy in figures)] for name in names])
 
 
 def simulate(

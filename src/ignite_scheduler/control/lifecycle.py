@@ -244,8 +244,10 @@ class Lifecycle:
             self.stop(record, "max_time", at)
 
     def stop(self, record: JobRecord, cause: StopCause, at: float) -> None:
-        """Tell the gang to end. A cancellation overrules the cause of a stop that is under way, and nothing else
-        does."""
+        """Tell the gang to end.
+
+        A cancellation overrules the cause of a stop that is under way, and nothing else does.
+        """
         if record.state is State.STOPPING:
             if cause == "cancelled":
                 self.ledger.put(record, gang=replace(record.held, stop_cause=cause))

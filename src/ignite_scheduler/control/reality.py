@@ -18,8 +18,10 @@ def node_lost(life: Lifecycle, event: NodeLost) -> None:
 
 
 def devices_out(life: Lifecycle, device_ids: Sequence[str], at: float) -> None:
-    """Take devices out of service. Gangs wholly on them are over; of others the surviving processes are told to
-    stop."""
+    """Take devices out of service.
+
+    Gangs wholly on them are over; of others the surviving processes are told to stop.
+    """
     inventory = life.ledger.inventory
     if not inventory.put_out(device_ids):
         return

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ignite_scheduler.model import Device
 
 
+def known_sum(values: Iterable[float | None]) -> float | None:
+    """The sum; None if any value is unknown.
+
+    >>> known_sum([1.0, 2.5]), known_sum([1.0, None])
+    (3.5, None)
+    """
+    total = 0.0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total
+
+
+def known_product(value: float | None, factor: float) -> float | None:
+    """``value × factor``; None if the value is unknown."""
+    return None if value is None else value * factor
+
+
 def price_per_second(devices: Sequence[Device]) -> float | None:
     """Money per second for holding the devices, busy or idle; None if any price is unknown."""
-    prices = [device.price for device in devices]
-    return None if any(price is None for price in prices) else float(sum(p for p in prices if p is not None))
+    return known_sum(device.price for device in devices)
 
 
 def energy_per_step(devices: Sequence[Device], busy: Sequence[float], step: float) -> float | None:

@@ -43,8 +43,9 @@ class MemoryFactors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimizer:
-    """Update rule. ``memory`` overrides the factors that follow from ``name``; ``options`` go to the rule as they
-    are.
+    """Update rule.
+
+    ``memory`` overrides the factors that follow from ``name``; ``options`` go to the rule as they are.
     """
 
     name: str = "sgd"

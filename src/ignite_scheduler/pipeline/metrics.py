@@ -11,8 +11,9 @@ from ignite_scheduler.pipeline.timeline import Durations, Interval, Number, Time
 
 
 class Busiest(NamedTuple):
-    """The busiest resource: a ``stage``, or the ``link`` whose message leaves stage ``index``; seconds per
-    microbatch.
+    """The busiest resource: a ``stage``, or the ``link`` whose message leaves ``stage_index``.
+
+    ``busy``: seconds a microbatch.
     """
 
     kind: Literal["stage", "link"]

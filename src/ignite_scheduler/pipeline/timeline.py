@@ -112,8 +112,9 @@ class Transfer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """One iteration in time. ``finishes`` holds (start, end) of each stage's all-reduce and update; ``step`` is the
-    end.
+    """One iteration in time.
+
+    ``finishes`` holds (start, end) of each stage's all-reduce and update; ``step`` is the end.
     """
 
     schedule: Schedule

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ignite_scheduler.cost.money import known_product, known_sum, price_per_second
 from ignite_scheduler.model import Cluster, Device, Plan
 from ignite_scheduler.policy.pools import Pools, kind_pool
 
@@ -69,7 +70,7 @@ def _candidate_of_plan(plan: Plan, cluster: Cluster, pools: Pools) -> Candidate:
         demand=tuple(sorted(counts.items())),
         rate=1.0 / predicted.step,
         rate_low=1.0 / predicted.step_high,
-        price=_sum_or_none(cluster.device(device_id).price for device_id in plan.device_ids),
+        price=price_per_second([cluster.device(device_id) for device_id in plan.device_ids]),
         power=power,
         plan=plan,
     )
@@ -119,27 +120,14 @@ def candidates_of_rates(
             demand=tuple(sorted((kind_pool(kind), count) for kind, count in mix)),
             rate=rate,
             rate_low=rate,
-            price=_sum_or_none(_times(kinds[kind].price, count) for kind, count in mix),
-            power=_sum_or_none(_times(kinds[kind].power, count) for kind, count in mix),
+            price=known_sum(known_product(kinds[kind].price, count) for kind, count in mix),
+            power=known_sum(known_product(kinds[kind].power, count) for kind, count in mix),
         )
         for mix, rate in rates.items()
         if all(kind in kinds and count <= kinds[kind].count for kind, count in mix)
     )
 
 
-def _sum_or_none(values: Iterable[float | None]) -> float | None:
-    total = 0.0
-    for value in values:
-        if value is None:
-            return None
-        total += value
-    return total
-
-
 def _mean_or_none(values: list[float | None]) -> float | None:
-    total = _sum_or_none(values)
+    total = known_sum(values)
     return None if total is None else total / len(values)
-
-
-def _times(value: float | None, count: int) -> float | None:
-    return None if value is None else value * count

@@ -9,13 +9,15 @@ from ignite_scheduler.policy.view import Decision, QueuedJob, Reason, Start, Vie
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fifo:
-    """Start the head of the queue on its fastest option that fits what is free; the first that fits nowhere ends the
-    round."""
+    """Strict order: the head of the queue starts on its fastest option that fits what is free.
+
+    The first job that fits nowhere ends the round.
+    """
 
     name: str = "fifo"
 
     def decide(self, view: View) -> Decision:
-        """O(jobs started + 1) options looked at."""
+        """What starts now; O(jobs started) jobs are looked at."""
         free: dict[str, int] | None = None
         starts: list[Start] = []
         blocked: QueuedJob | None = None

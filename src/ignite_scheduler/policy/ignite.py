@@ -116,8 +116,7 @@ class Ignite:
         )
 
     def _overdue(self, view: View, free: dict[str, int]) -> tuple[list[Start], Reservation | None]:
-        """Starts of overdue jobs in the order in which they became overdue, and the reservation of the first that
-        must wait."""
+        """Starts of overdue jobs, the longest overdue first, and the reservation of the first that must wait."""
         due = sorted(
             ((job.queued_at + self.patience(job), job.serial, job) for job in view.queue),
             key=lambda entry: entry[:2],
@@ -302,15 +301,13 @@ def _weight(job: QueuedJob) -> float:
 
 
 def _thrift(option: Option, total: int) -> float:
-    """A factor just below 1 that falls with the devices and, where it is known, with the money that the option
-    takes."""
+    """A factor just below 1 that falls with the devices and the money that the option takes, where that is known."""
     money = (option.candidate.price or 0.0) * option.seconds
     return 1.0 - TIE_BREAK * (option.candidate.num_devices / total + money / (1.0 + money))
 
 
 def _needs(option: Option, now: float, reservation: Reservation | None) -> Needs:
-    """What the option takes of the free devices, and of those that a reservation leaves over if it outlives its
-    start."""
+    """What the option takes of the free devices, and of a reservation's spare ones if it outlives its start."""
     if reservation is None or not reservation.outlasts(option, now):
         return option.needs
     return (*option.needs, *((_SPARE + pool, count) for pool, count in option.needs))

@@ -15,10 +15,9 @@ TOLERANCE: Final = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """The promised start of a blocked job: from ``start`` on it needs ``option``; ``spare`` devices are left over
-    then.
+    """The promised start of a blocked job: from ``start`` on it needs ``option``.
 
-    ``spare`` is lowered by :meth:`book` as other jobs are started beside the reservation.
+    ``spare`` devices are left over then; :meth:`book` lowers them as other jobs are started beside the reservation.
     """
 
     job_id: str

@@ -59,12 +59,14 @@ _REPORT, _NODE, _SUBMISSION, _TIMER = range(4)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """What jobs pay beside their work, seconds: at each start, at a start that continues saved work, for a
-    checkpoint."""
+    """Seconds that jobs pay beside their work."""
 
     startup: float = 0.0
+    """At each start."""
     restart: float = 0.0
+    """Further at a start that continues saved work."""
     checkpoint: float = 0.0
+    """For a checkpoint."""
 
 
 def simulate(

@@ -35,6 +35,7 @@ from itertools import accumulate
 from typing import Any, Final
 
 from ignite_scheduler.control import Controller, JobRecord, State
+from ignite_scheduler.cost.money import known_product, known_sum
 from ignite_scheduler.model import Cluster, Infeasible
 from ignite_scheduler.simulation.world import Segment
 
@@ -162,10 +163,10 @@ def summarise(
         deadlines_met=sum(row.met is True for row in rows),
         utilisation=held / (len(cluster.devices) * makespan) if makespan and cluster.devices else None,
         device_hours=held / 3600.0,
-        cost=_sum_or_none(
-            _times(prices.get(each), segment.seconds) for segment in segments for each in segment.device_ids
+        cost=known_sum(
+            known_product(prices.get(each), segment.seconds) for segment in segments for each in segment.device_ids
         ),
-        energy=_sum_or_none(_times(segment.power, segment.seconds) for segment in segments),
+        energy=known_sum(known_product(segment.power, segment.seconds) for segment in segments),
         fairness_worst_rho=max(rhos, default=None),
         preemptions=sum(row.preemptions for row in rows),
         promise_error_p50=percentile(errors, 50),
@@ -252,19 +253,6 @@ def _rho(record: JobRecord, alone: tuple[float, int] | None, population: _Popula
 
 def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
-
-
-def _sum_or_none(values: Iterable[float | None]) -> float | None:
-    total = 0.0
-    for value in values:
-        if value is None:
-            return None
-        total += value
-    return total
-
-
-def _times(rate: float | None, seconds: float) -> float | None:
-    return None if rate is None else rate * seconds
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float | None:

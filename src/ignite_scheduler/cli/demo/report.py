@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ignite_scheduler.api.markup import table
 from ignite_scheduler.cli.output import percent, seconds
 from ignite_scheduler.cli.plan_table import bottleneck_text, proof_text, short_form
 from ignite_scheduler.cli.run import signed
@@ -81,13 +82,13 @@ def page(demo: Demo, traces: dict[str, Traced]) -> str:
         *map(_note, demo.ran.report.notices),
         _note(f"A start took {seconds(demo.startup)} in a trial; promises and the simulation reckon with it."),
         "<h2>Planned and measured</h2>",
-        _table(
+        table(
             ["job", "devices", "planned step", "measured step (median)", "steps", "error", "loss"],
             [_step_row(job) for job in demo.ran.report.jobs],
         ),
         "<h2>Foretold and real finish</h2>",
         f"<p>{html.escape(FORETOLD)}</p>",
-        _table(FINISH_COLUMNS, finish_rows(demo)),
+        table(FINISH_COLUMNS, finish_rows(demo)),
         "<h2>Who held which device</h2>",
         demo.ran.to_svg(),
         "<h3>The same in simulation</h3>",
@@ -104,12 +105,6 @@ def page(demo: Demo, traces: dict[str, Traced]) -> str:
 
 def _note(text: str) -> str:
     return f'<p class="note">{html.escape(text)}</p>'
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f"<th>{html.escape(column)}</th>" for column in columns)
-    body = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table><tr>{head}</tr>{body}</table>"
 
 
 def _step_row(job: JobReport) -> list[str]:

@@ -59,8 +59,9 @@ class Shape(BaseModel):
 
 @dataclass(frozen=True, eq=False)  # hashed by identity, as a part of a type must be
 class Checked:
-    """Marks a field: ``check`` turns what stands in the document into the value (ValueError if it cannot), ``schema``
-    describes it.
+    """Mark of a field whose value is made by a function.
+
+    ``check`` turns what stands in the document into the value (ValueError if it cannot), ``schema`` describes it.
     """
 
     check: Callable[[Any], Any]
