@@ -14,8 +14,8 @@ from ignite_scheduler.planner.kernel import value_of
 def climb(numbers: Any, room: Any, n: int, classes: Any, first: Any, value: float, budget: int) -> Any:  # noqa: PLR0912, PLR0915
     """Improve a pipeline (given from the end, changed in place) until no single move helps.
 
-    Moves: shift a cut by up to four layers; exchange the classes of two stages; put another class on a stage; give a
-    stage's layers to a neighbour; cut a stage in two with another device.
+    Moves: shift a cut by up to four layers, or several cuts together by one; exchange the classes of two stages; put
+    another class on a stage; give a stage's layers to a neighbour; cut a stage in two with another device.
 
     Returns
     -------
@@ -41,6 +41,21 @@ def climb(numbers: Any, room: Any, n: int, classes: Any, first: Any, value: floa
                     first[:n] = try_f[:n]
                     value = found
                     improved = True
+        # shift several cuts together: a layer's worth of work moves from one stage to a distant one
+        for q in range(n - 1):
+            for p in range(q + 1, n - 1):
+                for delta in (1, -1):
+                    try_f[:n] = first[:n]
+                    for k in range(q, p + 1):
+                        try_f[k] += delta
+                    if try_f[p] <= 0 or try_f[q] >= numbers.num_layers:
+                        continue
+                    timed += 1
+                    found = value_of(numbers, room, n, classes, try_f)
+                    if found < value - 1e-12:
+                        first[:n] = try_f[:n]
+                        value = found
+                        improved = True
         # exchange two classes
         for q in range(n):
             for p in range(q):
@@ -118,4 +133,46 @@ def climb(numbers: Any, room: Any, n: int, classes: Any, first: Any, value: floa
                                 break
                         if improved:
                             break
+    return n, value, timed
+
+
+@compiled
+def shake(numbers: Any, room: Any, n: int, classes: Any, first: Any, value: float, rounds: int, budget: int) -> Any:
+    """Local search again and again from a disturbed copy of the best pipeline (from the end, changed in place).
+
+    Each round exchanges the devices of two stages and shifts three cuts at random, then climbs. The random numbers come
+    from a fixed sequence, so that plans are repeatable.
+
+    Returns
+    -------
+    number of stages, value, pipelines timed
+    """
+    try_c = np.zeros(numbers.max_stages + 2, np.int64)
+    try_f = np.zeros(numbers.max_stages + 2, np.int64)
+    state = np.int64(12345)
+    timed = 0
+    for _ in range(rounds):
+        if n < 2 or timed >= budget:
+            break
+        try_c[:n], try_f[:n] = classes[:n], first[:n]
+        for kick in range(4):
+            state = (state * 1103515245 + 12345) % 2147483648
+            one = (state >> 8) % n
+            state = (state * 1103515245 + 12345) % 2147483648
+            other = (state >> 8) % n
+            if kick == 0:
+                try_c[one], try_c[other] = try_c[other], try_c[one]
+            elif one < n - 1:
+                moved = try_f[one] + (other % 7) - 3
+                low = try_f[one + 1] + 1
+                high = (try_f[one - 1] if one > 0 else numbers.num_layers) - 1
+                try_f[one] = min(max(moved, low), high)
+        start = value_of(numbers, room, n, try_c, try_f)
+        if start == np.inf:
+            continue
+        m, found, spent = climb(numbers, room, n, try_c, try_f, start, budget - timed)
+        timed += spent
+        if found < value - 1e-12:
+            n, value = m, found
+            classes[:n], first[:n] = try_c[:n], try_f[:n]
     return n, value, timed

@@ -26,12 +26,15 @@ from ignite_scheduler.planner.kernel import Numbers
 from ignite_scheduler.planner.line import line_first_plan
 from ignite_scheduler.planner.problem import Family, Problem
 from ignite_scheduler.planner.setup import Setup, Sketch, prepare, quick_bound
-from ignite_scheduler.planner.solve import NOTHING, Choice, first_plan, solve
+from ignite_scheduler.planner.solve import NOTHING, Choice, first_plan, solve, table_work
 from ignite_scheduler.planner.terms import held
 from ignite_scheduler.planner.tree import TIE
 from ignite_scheduler.planner.unused import Without, unused_reasons
 
 NUM_ALTERNATIVES = 4
+
+LARGE_TABLE = 40_000
+"""Tables of that much work halve the budget."""
 
 
 @dataclass(slots=True)
@@ -107,11 +110,13 @@ def optimise(setup: Setup, budget: int) -> Best:
             if best.work >= budget:
                 break
             continue
-        choice, step_bound = first_plan(numbers)
+        choice, step_bound = first_plan(numbers, shaken=True)
         if step_bound == math.inf:
             continue  # nothing fits, and the tables prove it
         opened.append((max(sketch.bound, setup.as_value(step_bound)), sketch.family, numbers))
         _accept(best, choice, sketch.family)
+    if opened:  # in large tables each step of the search waits for memory
+        budget = int(budget / (1 + table_work(opened[0][2]) / LARGE_TABLE))
     opened.sort(key=lambda entry: (entry[1].schedule != "gpipe", entry[0]))  # GPipe is proven quickest
     for position, (bound, family, numbers) in enumerate(opened):
         share = max(1, (budget - best.work) // (len(opened) - position))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ignite_scheduler.planner.climb import climb
+from ignite_scheduler.planner.climb import climb, shake
 from ignite_scheduler.planner.instance import Arrays, Classes, Model
 from ignite_scheduler.planner.kernel import Floats, Ints, Numbers, make_room, value_of
 from ignite_scheduler.planner.orders import orders
@@ -32,6 +32,12 @@ SHORT_WORK = 20_000
 SLACK_WORK = 300_000
 SLACKS = (1.1, 1.02)
 """Near-equal suffixes are dropped within these factors when better plans are looked for."""
+
+SHAKES, SHAKE_WORK = 200, 400_000
+"""Rounds of disturbed local search, and the pipelines timed in them at most."""
+
+SHAKE_FROM = 10_000
+"""Tables of less work are searched well enough without."""
 
 CLIMB_WORK = 20_000
 """Pipelines that one local search times at most."""
@@ -147,7 +153,7 @@ def table_work(numbers: Numbers) -> int:
     return 1 + len(numbers.num_used) * len(numbers.counts) * (numbers.num_layers + 1) // STATES_PER_WORK
 
 
-def first_plan(numbers: Numbers, *, sweep: int = SWEEP) -> tuple[Choice, float]:
+def first_plan(numbers: Numbers, *, sweep: int = SWEEP, shaken: bool = False) -> tuple[Choice, float]:
     """A good plan, and a step time that no permitted plan goes below.
 
     Least fill under ever lower caps on the busiest stage; the best of these improved by local search. ``NOTHING`` and
@@ -176,6 +182,11 @@ def first_plan(numbers: Numbers, *, sweep: int = SWEEP) -> tuple[Choice, float]:
         n, value, _ = climb(numbers, room, n, classes, first, candidate.value, CLIMB_WORK)
         if value < best.value - TIE:
             best = _choice(value, n, classes, first)
+    if shaken and best.classes and table_work(numbers) > SHAKE_FROM:
+        n = len(best.classes)
+        classes[:n], first[:n] = best.classes, best.first
+        n, value, _ = shake(numbers, room, n, classes, first, best.value, SHAKES, SHAKE_WORK)
+        best = _choice(value, n, classes, first)
     return best, float(bound)
 
 
@@ -266,23 +277,33 @@ def solve(numbers: Numbers, incumbent: Choice, bound: float, budget: int) -> Out
         share = min(budget // 20, SLACK_WORK)
         incumbent, work, _ = improve(numbers, incumbent, incumbent.value, share, slack=slack)
         spent += work
+    if table_work(numbers) > SHAKE_FROM:  # the proof will hardly end: a proven gap first
+        incumbent, bound, spent = _raise_bound(numbers, incumbent, bound, spent, budget)
     incumbent, work, complete = improve(numbers, incumbent, incumbent.value, max(0, budget - spent) * 4 // 5)
     spent += work
     if complete:
         incumbent, work = _settle_ties(numbers, incumbent, max(SHORT_WORK, min(budget - spent, work)))
         return Outcome(incumbent, incumbent.value, spent + work)
+    incumbent, bound, spent = _raise_bound(numbers, incumbent, bound, spent, budget)
+    return Outcome(incumbent, min(bound, incumbent.value), spent)
+
+
+def _raise_bound(
+    numbers: Numbers, incumbent: Choice, bound: float, spent: int, budget: int
+) -> tuple[Choice, float, int]:
+    """Prove that nothing is better by 20, 10, 5, 2 per cent, as far as the budget goes; also the work spent so far."""
     for share_of_value in (0.8, 0.9, 0.95, 0.98):
         target = incumbent.value * share_of_value
         if spent >= budget:
             break
         if target <= bound:
             continue
-        incumbent, work, complete = improve(numbers, incumbent, target, budget - spent)
+        incumbent, work, complete = improve(numbers, incumbent, target, (budget - spent) // 2)
         spent += work
         if not complete:
             break
         bound = max(bound, min(target, incumbent.value))
-    return Outcome(incumbent, min(bound, incumbent.value), spent)
+    return incumbent, bound, spent
 
 
 def _settle_ties(numbers: Numbers, best: Choice, budget: int) -> tuple[Choice, int]:
