@@ -161,8 +161,9 @@ class Lifecycle:
             return
         for device_id in record.held.device_ids:
             self.faults.pop(device_id, None)
+        held_for, work = self._held_for(record, event.at), record.spec.work
         self.ledger.vacate(record)
-        self._end(record, State.FINISHED, event.at, None, done=record.spec.work, saved=record.spec.work)
+        self._end(record, State.FINISHED, event.at, None, done=work, saved=work, held_for=held_for)
 
     def gang_stopped(self, event: GangStopped) -> None:
         """The gang ended as it was told, or by itself."""
@@ -189,8 +190,9 @@ class Lifecycle:
     def _give_up(self, record: JobRecord, event: GangFailed) -> None:
         saved = min(record.spec.work, max(record.saved, event.saved))
         reason = Reason(code="attempts", text=f"failed {record.failures} times, last: {event.reason}")
+        held_for = self._held_for(record, event.at)
         self.ledger.vacate(record)
-        self._end(record, State.FAILED, event.at, reason, saved=saved, done=max(record.done, saved))
+        self._end(record, State.FAILED, event.at, reason, saved=saved, done=max(record.done, saved), held_for=held_for)
 
     def ended(self, record: JobRecord, at: float, saved: float, *, held_until: float | None = None) -> None:
         """The gang is gone with its work unfinished: the job waits again, unless it was cancelled or has had its time.
@@ -199,12 +201,12 @@ class Lifecycle:
         """
         cause = record.held.stop_cause
         saved = min(record.spec.work, max(record.saved, saved))
-        started = self.ledger.running[record.job_id].started
-        held_for = record.held_for + (at if held_until is None else held_until) - started
+        held_for = self._held_for(record, at if held_until is None else held_until)
         self.ledger.vacate(record)
         if cause == "cancelled":
             reason = Reason(code="cancelled", text="cancelled by request")
-            self._end(record, State.CANCELLED, at, reason, saved=saved, done=max(saved, record.done))
+            done = max(saved, record.done)
+            self._end(record, State.CANCELLED, at, reason, saved=saved, done=done, held_for=held_for)
             return
         if limits.is_used_up(record, held_for):
             reason = limits.used_up(record, saved)
@@ -237,11 +239,12 @@ class Lifecycle:
     def time_is_up(self, job_id: str, epoch: int, at: float) -> None:
         """Tell a gang to save and end whose job has had its time."""
         record = self.current(job_id, epoch)
-        if record is None:
-            return
-        held_for = record.held_for + at - self.ledger.running[job_id].started
-        if limits.is_used_up(record, held_for):
+        if record is not None and limits.is_used_up(record, self._held_for(record, at)):
             self.stop(record, "max_time", at)
+
+    def _held_for(self, record: JobRecord, until: float) -> float:
+        """Seconds for which the job's gangs have held devices, the present one until then."""
+        return record.held_for + until - self.ledger.running[record.job_id].started
 
     def stop(self, record: JobRecord, cause: StopCause, at: float) -> None:
         """Tell the gang to end.

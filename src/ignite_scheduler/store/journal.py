@@ -2,8 +2,7 @@
 
 Two tables that are only ever appended to: ``events`` (what happened, in the order in which it was handled) and
 ``decisions`` (what the core commanded on it, one row an event, a list of commands). An event without a decision is
-where a crash came in between. ``facts`` holds a few values that are written once, such as the origin of the run's
-time.
+where a crash came in between. ``facts`` holds a few values that are written once, such as the version of this layout.
 
 Each append is one transaction. On SQLite the journal is in WAL mode with ``synchronous=FULL``: a commit is on the
 disk when it returns, readers do not block the writer, and a process that dies in the middle of a write leaves the
