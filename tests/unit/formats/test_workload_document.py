@@ -54,6 +54,9 @@ def without(line: dict[str, object], key: str) -> dict[str, object]:
         (TABLE | {"rates": {"a:1+b:1": 1, "b:1+a:1": 1}, "name": "x"}, "given twice"),
         (TABLE | {"rates": {"V100:1": 0}}, "above 0"),
         (TABLE | {"total": 0}, "above 0"),
+        (TABLE | {"total": 1e308}, "at most 1e+30"),
+        (TABLE | {"rates": {"V100:1": 1e-300}}, "at least 1e-30"),
+        (TABLE | {"submit_s": 1e300}, "at most 1e+30"),
         (TABLE | {"rats": 1}, "did you mean 'rates'"),
         (without(TRAINING, "steps"), "'steps' or 'epochs'"),
         (TRAINING | {"epochs": 1}, "keep one"),
@@ -77,3 +80,7 @@ def test_a_workload_without_jobs_is_refused(tmp_path: Path) -> None:
 def test_other_mixes_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected kinds with counts"):
         parse_mix(text)
+
+
+def test_spaces_in_a_mix_do_not_make_another_kind() -> None:
+    assert parse_mix(" V100 : 1 + T4:2 ") == parse_mix("V100:1+T4:2")

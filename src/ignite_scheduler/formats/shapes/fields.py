@@ -85,10 +85,26 @@ def _check_size(value: object, max_bits: int) -> None:
         raise ValueError(f"expected a number of at most {max_bits} bits, found one of {value.bit_length()} bits")
 
 
+LARGEST: Final = 1e30
+"""Above everything that can be measured, and so far below the largest float that no product of a few figures of a
+document overflows."""
+SMALLEST: Final = 1e-30
+"""Least figure that others may be divided by."""
+
+
+def _check_magnitude(value: float, shown: object, *, divides: bool) -> None:
+    if abs(value) > LARGEST:
+        raise ValueError(f"expected a figure of at most {LARGEST:g} in SI units, found {_found(shown)}")
+    if divides and 0 < value < SMALLEST:
+        raise ValueError(f"expected a figure of at least {SMALLEST:g} in SI units, found {_found(shown)}")
+
+
 def _quantity(parse: Callable[[object], float], *examples: str) -> Checked:
     def check(value: object) -> float:
         _check_size(value, MAX_NUMBER_BITS)
-        return parse(value)
+        found = parse(value)
+        _check_magnitude(found, value, divides=True)
+        return found
 
     return Checked(check, {"type": "string", "examples": list(examples), "description": "a number and its unit"})
 
@@ -111,6 +127,7 @@ def number(value: object, *, above: float | None = None, least: float | None = N
         raise ValueError(f"expected a finite number{limit}, found {value}")
     if (above is not None and value <= above) or (least is not None and value < least):
         raise ValueError(f"expected a number{limit}, found {value!r}")
+    _check_magnitude(value, value, divides=above is not None)
     return float(value)
 
 
