@@ -98,8 +98,8 @@ def parse_mix(text: str) -> Mix:
     """
     counts: dict[str, int] = {}
     for part in text.split("+"):
-        kind, colon, count = part.strip().rpartition(":")
-        if not colon or not kind.strip() or not (count.isascii() and count.isdigit()) or int(count) < 1:
+        kind, colon, count = (piece.strip() for piece in part.rpartition(":"))
+        if not colon or not kind or not (count.isascii() and count.isdigit()) or int(count) < 1:
             raise ValueError(f"expected kinds with counts such as 'V100:1' or 'V100:1+T4:2', found {text!r}")
         if kind in counts:
             raise ValueError(f"the kind {kind!r} is named twice in {text!r}; add the counts up")
