@@ -34,6 +34,23 @@ class Percent(click.ParamType[float]):
         return share
 
 
+class Spread(click.ParamType[float]):
+    """A relative spread, ``10%`` or ``0.1``, as a number from 0 to 10."""
+
+    name = "spread"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The spread; a usage error if the text is none: what is not a number would silently ruin every figure."""
+        text = str(value).strip()
+        try:
+            spread = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            spread = -1.0
+        if not 0 <= spread <= 10:
+            self.fail(f"expected a spread from 0 to 10 such as 0.1 or 10%, found {value!r}", param, ctx)
+        return spread
+
+
 class Duration(click.ParamType[float]):
     """A time with its unit, ``30s`` or ``2h``, in seconds."""
 

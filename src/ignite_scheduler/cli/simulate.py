@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from ignite_scheduler.cli import exits
-from ignite_scheduler.cli.arguments import FILE, FOLDER, Duration, cluster_option
+from ignite_scheduler.cli.arguments import FILE, FOLDER, Duration, Spread, cluster_option
 from ignite_scheduler.cli.output import emit, is_document, number, output_option, percent, seconds, show, table
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ devices for all jobs jointly). The deciding code is that of the live loop.
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the noise.")
 @click.option(
-    "--noise", type=float, default=0.0, show_default=True, help="Spread of true rates: sd of log(true ÷ predicted)."
+    "--noise", type=Spread(), default=0.0, show_default=True, help="Spread of true rates: sd of log(true ÷ predicted)."
 )
 @click.option("--startup", type=Duration(), default="0s", show_default=True, help="Paid at each start of a job.")
 @click.option(

@@ -164,3 +164,11 @@ def test_a_terminal_without_our_signs_is_no_error(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stderr
     assert "a/box-1" in done.stdout
+
+
+@pytest.mark.parametrize("spread", ["nan", "inf", "-1", "1e9", "ten", "-5%"])
+def test_a_noise_that_is_no_spread_is_a_usage_error(spread: str) -> None:
+    result = call("simulate", "w.jsonl", "-c", "c.yaml", "--noise", spread)
+
+    assert result.exit_code == 2
+    assert "0.1 or 10%" in result.stderr
