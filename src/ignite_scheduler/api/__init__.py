@@ -2,10 +2,11 @@
 
 from ignite_scheduler.api.measuring import profile, resolve_source
 from ignite_scheduler.api.planned import Planned
-from ignite_scheduler.api.planning import load_cluster, load_job, load_profile, pareto, plan
+from ignite_scheduler.api.planning import pareto, plan
 from ignite_scheduler.api.running import Ran, resume, run
 from ignite_scheduler.api.simulating import Simulated, catalogue_planner, simulate
 from ignite_scheduler.api.tracing import Traced, trace
+from ignite_scheduler.formats import load_cluster, load_job, load_profile
 
 __all__ = [
     "Planned",

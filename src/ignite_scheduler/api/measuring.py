@@ -78,7 +78,7 @@ def resolve_source(source: Job | Reference | str | Path) -> Job | Reference:
         return source
     text = str(source)
     if isinstance(source, Path) or Path(text).suffix in {".yaml", ".yml", ".json"} or Path(text).is_file():
-        from ignite_scheduler.api.planning import load_job
+        from ignite_scheduler.formats import load_job
 
         return load_job(text)
     if ":" in text:

@@ -3,37 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from ignite_scheduler.api.planned import Planned
 from ignite_scheduler.errors import InputError
+from ignite_scheduler.formats import load_cluster, load_job, load_profile
 from ignite_scheduler.model import Cluster, Infeasible, Job, Plan, Profile
 
 if TYPE_CHECKING:
-    from ignite_scheduler.planner import Problem
-
-Objective = Literal["time", "cost", "energy"]
-
-
-def load_cluster(path: str | Path) -> Cluster:
-    """The cluster of a ``cluster.yaml``; an error names file, line, field and cure."""
-    from ignite_scheduler.formats import load_cluster as load
-
-    return load(path)
-
-
-def load_job(path: str | Path) -> Job:
-    """The job of a ``job.yaml``; an error names file, line, field and cure."""
-    from ignite_scheduler.formats import load_job as load
-
-    return load(path)
-
-
-def load_profile(path: str | Path) -> Profile:
-    """The measured layers of a ``profile.json``; an error names file, field and cure."""
-    from ignite_scheduler.formats import load_profile as load
-
-    return load(path)
+    from ignite_scheduler.planner import Objective, Problem
 
 
 def plan(

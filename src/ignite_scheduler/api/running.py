@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from ignite_scheduler.api.markup import table
 from ignite_scheduler.api.measuring import profile as measure
-from ignite_scheduler.api.planning import Objective, load_cluster, load_job, load_profile
 from ignite_scheduler.api.tracing import Traced, trace
 from ignite_scheduler.daemon.estimate import STARTUP
 from ignite_scheduler.errors import ConflictError, InputError
+from ignite_scheduler.formats import load_cluster, load_job, load_profile
 from ignite_scheduler.model import Cluster, Job, Profile
 
 if TYPE_CHECKING:
     from ignite_scheduler.daemon.report import JobReport, RunReport
     from ignite_scheduler.daemon.view import Snapshot
+    from ignite_scheduler.planner import Objective
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ignite_scheduler.api.markup import table
-from ignite_scheduler.api.planning import load_cluster, load_profile, profile_of
+from ignite_scheduler.api.planning import profile_of
 from ignite_scheduler.errors import InputError
+from ignite_scheduler.formats import load_cluster, load_profile
 from ignite_scheduler.model import Cluster, Infeasible, Job, Plan, Profile
 
 if TYPE_CHECKING:
