@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, assert_never
+from typing import Any, Literal, assert_never
 
 from ignite_scheduler.control.commands import StartGang
 from ignite_scheduler.control.events import (
@@ -146,10 +146,10 @@ class Chronicle:
             case _:
                 assert_never(report)
 
-    def _change(self, job_id: str, **changes: object) -> None:
+    def _change(self, job_id: str, **changes: Any) -> None:
         story = self._stories.get(job_id)
         if story is not None:
-            self._stories[job_id] = replace(story, **changes)  # type: ignore[arg-type]
+            self._stories[job_id] = replace(story, **changes)
 
     def _begin(self, at: float, command: StartGang) -> None:
         attempt = Attempt(
@@ -164,7 +164,7 @@ class Chronicle:
         if story is not None:
             self._change(command.job_id, attempts=(*story.attempts, attempt))
 
-    def _change_attempt(self, job_id: str, epoch: int, **changes: object) -> bool:
+    def _change_attempt(self, job_id: str, epoch: int, **changes: Any) -> bool:
         """Change the attempt if it is the job's last one and alive; late answers about others change nothing."""
         story = self._stories.get(job_id)
         if story is None or not story.attempts:
@@ -172,7 +172,7 @@ class Chronicle:
         last = story.attempts[-1]
         if last.epoch != epoch or last.ended is not None:
             return False
-        self._change(job_id, attempts=(*story.attempts[:-1], replace(last, **changes)))  # type: ignore[arg-type]
+        self._change(job_id, attempts=(*story.attempts[:-1], replace(last, **changes)))
         return True
 
     def _miss(self, at: float, gangs: frozenset[tuple[str, int]]) -> None:
