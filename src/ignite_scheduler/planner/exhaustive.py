@@ -30,7 +30,7 @@ from ignite_scheduler.planner.setup import Setup, prepare
 from ignite_scheduler.planner.tree import TIE
 
 
-class _Key(NamedTuple):
+class Key(NamedTuple):
     """What decides between two choices, in this order; values within 1e-9 are equal."""
 
     value: float
@@ -38,7 +38,7 @@ class _Key(NamedTuple):
     price: float
     ids: tuple[str, ...]
 
-    def beats(self, other: _Key) -> bool:
+    def beats(self, other: Key) -> bool:
         if abs(self.value - other.value) > TIE:
             return self.value < other.value
         return self[1:] < other[1:]
@@ -55,7 +55,7 @@ def exhaustive(problem: Problem) -> Plan | Infeasible:
     setup = prepare(problem)
     if isinstance(setup, Infeasible):
         return setup
-    best: tuple[_Key, Assignment] | None = None
+    best: tuple[Key, Assignment] | None = None
     shortfall = math.inf
     for family in setup.families:
         for assignment in _assignments(setup, family):
@@ -63,7 +63,7 @@ def exhaustive(problem: Problem) -> Plan | Infeasible:
             shortfall = min(shortfall, over)
             if over > 0:
                 continue
-            key = _judge(setup, assignment)
+            key = judge(setup, assignment)
             if best is None or key.beats(best[0]):
                 best = key, assignment
     if best is None:
@@ -116,7 +116,8 @@ def _overflow(problem: Problem, assignment: Assignment, family: Family) -> float
     return over
 
 
-def _judge(setup: Setup, assignment: Assignment) -> _Key:
+def judge(setup: Setup, assignment: Assignment) -> Key:
+    """What a choice is worth by the full timeline, shared wires included."""
     problem = setup.problem
     devices = [problem.cluster.device(name) for name in assignment.devices]
     timed = timeline(*stage_durations(problem.job, problem.profile, problem.cluster, assignment))
@@ -136,7 +137,7 @@ def _judge(setup: Setup, assignment: Assignment) -> _Key:
         assert energy is not None
         value = energy
     known = all(device.price is not None for device in setup.classes.devices)
-    return _Key(value, len(devices), price if known and price is not None else 0.0, assignment.devices)
+    return Key(value, len(devices), price if known and price is not None else 0.0, assignment.devices)
 
 
 def _plan(problem: Problem, assignment: Assignment) -> Plan:

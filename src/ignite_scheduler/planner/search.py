@@ -21,7 +21,8 @@ from dataclasses import dataclass, replace
 
 from ignite_scheduler.model import Infeasible, Plan
 from ignite_scheduler.planner.answers import no_plan, not_found
-from ignite_scheduler.planner.build import alternative, build, evaluated
+from ignite_scheduler.planner.build import alternative, assignment_of, build
+from ignite_scheduler.planner.exhaustive import judge
 from ignite_scheduler.planner.kernel import Numbers
 from ignite_scheduler.planner.line import line_first_plan
 from ignite_scheduler.planner.problem import Family, Problem
@@ -83,9 +84,13 @@ def _settle_contention(setup: Setup, best: Best) -> None:
     Without waiting for wires a step is no longer, so that the bound holds.
     """
     assert best.family is not None
-    met = [*best.others, (best.choice, best.family)]
-    steps = [evaluated(setup, choice, family).predicted.step for choice, family in met]
-    best.choice, best.family = met[min(range(len(met)), key=lambda index: (steps[index], met[index]))]
+    met = sorted({*best.others, (best.choice, best.family)})
+    keys = [judge(setup, assignment_of(setup, *entry)) for entry in met]
+    chosen = 0
+    for index, key in enumerate(keys):
+        if key.beats(keys[chosen]):
+            chosen = index
+    best.choice, best.family = met[chosen]
 
 
 def optimise(setup: Setup, budget: int) -> Best:

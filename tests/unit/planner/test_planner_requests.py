@@ -10,6 +10,7 @@ import pytest
 from ignite_scheduler.errors import InputError, NotFoundError
 from ignite_scheduler.model import Infeasible, LinkRule, Node, PipelineChoice, Plan, QueueTerms, Resources
 from ignite_scheduler.planner import Problem, plan
+from ignite_scheduler.planner.problem import Objective
 from planner_cases import WEIGHTS_ONLY, chain, devices_in_one_node, job
 
 
@@ -259,6 +260,18 @@ def test_shared_wires_are_counted_in_the_step() -> None:
     without = planned(job=job(total=16), profile=profile, cluster=own)
     assert with_wire.predicted.step >= without.predicted.step
     assert with_wire.bound.step <= without.predicted.step * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("objective", ["time", "cost"])
+def test_the_dearer_of_equal_devices_on_a_shared_wire_is_left_out(objective: Objective) -> None:
+    cluster = devices_in_one_node([1.0, 1.0])
+    dear, cheap = (replace(device, price=price) for device, price in zip(cluster.devices, (6.0, 4.0), strict=True))
+    wire = (LinkRule(bandwidth=1.0, latency=0.0, shared=True),)
+    shared = replace(cluster, nodes=(Node(name="n", devices=(dear, cheap)),), links=wire)
+    found = planned(
+        job=job(total=2), profile=chain([1.0, 1.0], outputs=[1e6, 1e6]), cluster=shared, objective=objective
+    )
+    assert found.device_ids == (cheap.id,)
 
 
 def test_a_large_cluster_is_answered_with_a_valid_plan_and_a_bound() -> None:
