@@ -17,6 +17,8 @@ from ignite_scheduler.errors import ExternalError
 def write_text(path: str | Path, text: str) -> None:
     """Put ``text`` at ``path``: a temporary file beside it, flushed to the disk, then renamed over it.
 
+    A link is followed. What is no regular file (a pipe, ``/dev/stdout``) is written to as it is, never replaced.
+
     Raises
     ------
     ExternalError
@@ -24,9 +26,19 @@ def write_text(path: str | Path, text: str) -> None:
     """
     path = Path(path)
     try:
-        _replace(path, text.encode())
+        if _is_stream(path):
+            path.write_bytes(text.encode())
+        else:
+            _replace(Path(os.path.realpath(path)), text.encode())
     except OSError as error:
         raise ExternalError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether a file may not be put in the place of ``path``; below ``/dev`` even what looks regular is someone's
+    open file.
+    """
+    return path.exists() and (not path.is_file() or Path("/dev") in path.absolute().parents)
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -45,6 +45,31 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, mon
     assert os.listdir(tmp_path) == ["f.txt"]
 
 
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_text(path, "text")
+        assert os.read(reader, 100) == b"text"
+    finally:
+        os.close(reader)
+    assert path.is_fifo()
+
+
+def test_a_link_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    write_text(tmp_path / "link", "text")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_text() == "text"
+
+
+def test_the_device_that_is_always_full_stays_a_device() -> None:
+    with pytest.raises(ExternalError, match="No space left"):
+        write_text("/dev/full", "text")
+    assert Path("/dev/full").is_char_device()
+
+
 def test_a_place_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(ExternalError, match="cannot write"):
         write_text(tmp_path / "no" / "f.txt", "x")
@@ -71,6 +96,11 @@ def test_every_schema_is_complete(name: str) -> None:
     text = json.dumps(found)
     for reference in {part.split('"')[0] for part in text.split('"#/$defs/')[1:]}:
         assert reference in found["$defs"]
+
+
+def test_the_schema_of_a_cluster_takes_one_name_for_a_list_of_one() -> None:
+    ways = schema("cluster")["$defs"]["LinkShape"]["properties"]["within"]["anyOf"]
+    assert {way["type"] for way in ways} == {"array", "string", "null"}
 
 
 def test_a_schema_says_what_must_stand() -> None:

@@ -28,7 +28,8 @@ def _one_or_many(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-Names = Annotated[list[Text], BeforeValidator(_one_or_many), Field(min_length=1)]
+_Several = Annotated[list[Text], Field(min_length=1)]
+Names = Annotated[_Several, BeforeValidator(_one_or_many, json_schema_input_type=Text | _Several)]
 """A node, a device, or a list of them."""
 
 
