@@ -69,7 +69,7 @@ def _parse(text: object, units: Units, noun: str, examples: tuple[str, ...]) -> 
 
 
 def _unit_of(example: str) -> str:
-    return _QUANTITY.fullmatch(example).group(2)  # type: ignore[union-attr]
+    return example.lstrip("0123456789.")
 
 
 def _positive(value: float, text: object, noun: str, *, zero: bool) -> float:

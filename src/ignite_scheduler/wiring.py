@@ -216,6 +216,7 @@ class _Session:
             clock=self._clock,
         )
         self._shell: Shell | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = False
 
     def drive(self, watch: Watcher | None) -> RunReport:
@@ -224,12 +225,28 @@ class _Session:
             asyncio.get_running_loop()
         except RuntimeError:
             outcome = asyncio.run(self._live(watch))
-        else:  # called from within a loop, such as a notebook's: this run gets a thread and a loop of its own
-            with ThreadPoolExecutor(max_workers=1) as thread:
-                outcome = thread.submit(lambda: asyncio.run(self._live(watch))).result()
+        else:
+            outcome = self._beside_a_loop(watch)
         return self._report(outcome)
 
+    def _beside_a_loop(self, watch: Watcher | None) -> Outcome:
+        """Called from within a loop, such as a notebook's: the run gets a thread and a loop of its own.
+
+        An interrupt reaches us here, and counts as it does in the foreground.
+        """
+        with ThreadPoolExecutor(max_workers=1) as thread:
+            running = thread.submit(lambda: asyncio.run(self._live(watch)))
+            while True:
+                try:
+                    return running.result()
+                except KeyboardInterrupt:
+                    if self._loop is None:
+                        self._stopping = True  # it has not come so far yet, and will see
+                    else:
+                        self._loop.call_soon_threadsafe(self._interrupt)
+
     async def _live(self, watch: Watcher | None) -> Outcome:
+        self._loop = asyncio.get_running_loop()
         with self._signals():  # from the first moment on: a long journal takes a while to read
             return await self._recovered(watch)
 
@@ -249,6 +266,8 @@ class _Session:
                 observer=self._records.note,
                 recovery=recovery,
             )
+            if self._stopping:
+                self._shell.interrupt()
             watching = None
             if watch is not None:
                 watching = asyncio.create_task(self._watched(watch))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -149,6 +151,27 @@ def test_a_run_can_be_driven_from_within_a_loop_such_as_a_notebooks(done: tuple[
         return wiring.resume(done[0].directory)
 
     assert asyncio.run(cell()).outcome == "settled"
+
+
+def test_an_interrupt_of_a_notebooks_cell_saves_and_stops_the_run(tmp_path: Path) -> None:
+    told: list[Snapshot] = []
+
+    def interrupting(seen: Snapshot) -> None:
+        if any(job.state is State.RUNNING for job in seen.jobs) and not told:
+            told.append(seen)
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    async def cell() -> RunReport:
+        job = wiring.ask(small_job("long", steps=100_000), small_profile())
+        return wiring.run([job], small_cluster(0.5), directory=tmp_path / "run", watch=interrupting)
+
+    loop = asyncio.new_event_loop()
+    try:
+        report = loop.run_until_complete(cell())
+    finally:
+        loop.close()
+    assert report.outcome == "interrupted"
+    assert report.jobs[0].state is State.QUEUED
 
 
 def test_a_device_that_this_machine_cannot_play_is_refused_before_anything_is_written(tmp_path: Path) -> None:
