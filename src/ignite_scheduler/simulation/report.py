@@ -5,7 +5,7 @@ Meanings (times in seconds, on the workload's clock)
 JCT
     Finish − submission, over finished jobs. Percentiles interpolate linearly.
 makespan
-    Last finish − first submission.
+    End of the last attempt − first submission.
 queueing delay
     First start − submission, over started jobs.
 utilisation
@@ -144,15 +144,15 @@ def summarise(
     jcts = sorted(row.jct for row in rows if row.jct is not None)
     delays = [row.queueing for row in rows if row.queueing is not None]
     errors = sorted(row.promise_error for row in rows if row.promise_error is not None)
-    finishes = [row.finish for row in rows if row.finish is not None]
     rhos = [row.rho for row in rows if row.rho is not None]
-    makespan = max(finishes) - min(row.submit for row in rows) if finishes else None
+    ends = [segment.end for segment in segments]  # also of jobs that were stopped at their max_time
+    makespan = max(ends) - min(row.submit for row in rows) if ends else None
     held = sum(segment.seconds * len(segment.device_ids) for segment in segments)
     prices = {device.id: device.price for device in cluster.devices}
     return PolicyResult(
         policy=policy,
         jobs=len(rows),
-        finished=len(finishes),
+        finished=sum(row.finish is not None for row in rows),
         jct_mean=_mean(jcts),
         jct_p50=percentile(jcts, 50),
         jct_p95=percentile(jcts, 95),

@@ -117,6 +117,8 @@ def test_a_job_that_reaches_its_max_time_is_stopped_and_does_not_finish():
     assert [(s.job, s.start, s.end) for s in result.segments] == [("long", 0, 32), ("next", 32, 42)]
     assert (following.promised_finish_low, following.finish) == (40, 42)  # promises do not foresee the checkpoint
     assert result.job_seconds == 32 + 42
+    assert (result.makespan, result.utilisation) == (42, 1.0)
+    assert simulate(jobs[:1], ONE, make_policy("fifo")).makespan == 30
 
 
 def test_waiting_for_the_fast_device_beats_starting_on_the_slow_one():
