@@ -62,8 +62,10 @@ def _without_device(cluster: Cluster, name: str) -> Cluster:
 
 
 def _with(cluster: Cluster, count: int, kind: str, node_name: str | None) -> Cluster:
-    if count < 1:
-        raise InputError("at least one device must be added, found +0x")
+    from ignite_scheduler.formats.cluster import MAX_COUNT
+
+    if not 1 <= count <= MAX_COUNT:
+        raise InputError(f"expected to add from 1 to {MAX_COUNT} devices, found +{count}x")
     if node_name is not None:
         _known(node_name, [node.name for node in cluster.nodes], "node", cluster)
     model = next((device for device in cluster.devices if device.kind == kind), None)

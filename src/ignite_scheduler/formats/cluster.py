@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 FREE_LINKS: Final = (LinkRule(bandwidth=FREE_BANDWIDTH, latency=0.0),)
 """What a cluster file without ``links`` means: transfers take no time."""
 
+MAX_COUNT: Final = 10_000
+"""Equal devices in one entry; a larger number is a slip, and would fill the memory before anything could say so."""
+
 
 def load_cluster(path: str | Path) -> Cluster:
     """The cluster that the file at ``path`` describes.
@@ -78,7 +81,7 @@ def _cluster(source: Source) -> Cluster:
 
 
 def _devices(source: Source, place: Place, node: NodeShape) -> tuple[Device, ...]:
-    devices: list[Device] = []
+    devices: dict[str, Device] = {}
     num_of_kind: Counter[str] = Counter()
     for index, entry in enumerate(node.devices):
         here = (*place, index)
@@ -86,16 +89,20 @@ def _devices(source: Source, place: Place, node: NodeShape) -> tuple[Device, ...
             raise source.error(
                 (*here, "count"), f"one id, {entry.id!r}, cannot name {entry.count} devices; list them one by one"
             )
+        if (entry.count or 1) > MAX_COUNT:
+            raise source.error(
+                (*here, "count"), f"expected at most {MAX_COUNT} devices in one entry, found {entry.count}"
+            )
         for _ in range(entry.count or 1):
             own = entry.id
             if own is None:
                 own = f"{entry.kind}-{num_of_kind[entry.kind]}"
                 num_of_kind[entry.kind] += 1
             device = _device(source, here, entry, node.name, f"{node.name}/{own}")
-            if any(device.id == earlier.id for earlier in devices):
+            if device.id in devices:
                 raise source.error((*here, "id"), f"two devices are called {device.id!r}; give each its own id")
-            devices.append(device)
-    return tuple(devices)
+            devices[device.id] = device
+    return tuple(devices.values())
 
 
 def _device(source: Source, place: Place, entry: DeviceShape, node: str, device_id: str) -> Device:

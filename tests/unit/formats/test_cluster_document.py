@@ -158,6 +158,7 @@ SPOILED = [
     ("kind: slowbox", "kind: slow box", 11, "nodes[1].devices[1].kind", "may not contain"),
     ("id: box", "id: box, count: 2", 11, "nodes[1].devices[1].count", "cannot name 2"),
     ("count: 2", "count: 0", 7, "nodes[0].devices[0].count", "at least 1"),
+    ("count: 2", "count: 1000000000", 7, "nodes[0].devices[0].count", "at most 10000"),
     ("count: 2", "count: 1.5", 7, "nodes[0].devices[0].count", "whole number"),
     ("count: 2", "count: true", 7, "nodes[0].devices[0].count", "whole number"),
     ("speed: 0.25", "speed: 0", 11, "nodes[1].devices[1].speed", "above 0"),
