@@ -69,7 +69,7 @@ def test_the_cluster_itself_stays() -> None:
     assert ids(CLUSTER) == before
 
 
-@pytest.mark.parametrize("change", ["", "A100", "+A100", "+0xfast", "+99999999xfast", "-lab2", "+1xA101-40GB", "1xfast"])
+@pytest.mark.parametrize("change", ["", "A100", "+A100", "+0xfast", "+99999xfast", "-lab2", "+1xA101-40GB", "1xfast"])
 def test_what_is_no_change_is_refused(change: str) -> None:
     with pytest.raises(InputError):
         changed(CLUSTER, change)
