@@ -15,7 +15,7 @@ from ignite_scheduler import wiring
 from ignite_scheduler.daemon.view import Snapshot
 from live_jobs import small_cluster, small_job, small_profile
 
-STEPS = 150
+STEPS = 150  # on devices slow enough that an interrupt comes before the end
 JOBS = ("a", "b", "c")
 
 
@@ -33,7 +33,7 @@ def main(verb: str, directory: Path) -> None:
             wiring.ask(small_job(name, steps=STEPS, every=50, max_devices=1), small_profile(), submitted=0.3 * number)
             for number, name in enumerate(JOBS)
         ]
-        report = wiring.run(jobs, small_cluster(0.5, 0.5), directory=directory, watch=watch)
+        report = wiring.run(jobs, small_cluster(0.1, 0.1), directory=directory, watch=watch)
     else:
         report = wiring.resume(directory, watch=watch)
     reasons = {job.job_id: job.reason and job.reason.code for job in report.jobs}
