@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -19,6 +21,9 @@ BAR_WIDTH: Final = 10
 IN_MINUTES: Final = 600.0
 """From this many seconds on people read minutes more easily."""
 
+LONG_SEARCH: Final = 3.0
+"""Seconds after which a person wonders whether anything happens."""
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -33,6 +38,19 @@ def output_option(function: F) -> F:
         show_default=True,
         help="How data is printed on stdout.",
     )(function)
+
+
+@contextmanager
+def searching() -> Iterator[None]:
+    """Say on stderr, once the block takes long, that plans are being searched and why the first one takes longer."""
+    text = "searching for plans (the first time on a machine the search is also compiled: about half a minute) …"
+    notice = threading.Timer(LONG_SEARCH, lambda: click.echo(text, err=True))
+    notice.daemon = True
+    notice.start()
+    try:
+        yield
+    finally:
+        notice.cancel()
 
 
 def is_document(output: str) -> bool:

@@ -9,7 +9,7 @@ import click
 
 from ignite_scheduler.cli import exits
 from ignite_scheduler.cli.arguments import FILE, Percent, cluster_option
-from ignite_scheduler.cli.output import emit, is_document, output_option, show
+from ignite_scheduler.cli.output import emit, is_document, output_option, searching, show
 
 if TYPE_CHECKING:
     from ignite_scheduler.api import Planned
@@ -83,11 +83,15 @@ def command(
     job, cluster = api.load_job(job_file), api.load_cluster(cluster_file)
     profile = api.load_profile(profile_file) if profile_file else None
     wish: dict[str, Any] = {"profile": profile, "objective": objective, "memory_margin": memory_margin}
-    if pareto:
-        ctx.exit(_show_pareto(api.pareto(job, cluster, **wish), output))
     others = {change: changed(cluster, change) for change in changes}
-    planned = api.plan(job, cluster, **wish)
-    variants = {change: api.plan(job, other, **wish) for change, other in others.items()}
+    with searching():
+        if pareto:
+            found = api.pareto(job, cluster, **wish)
+        else:
+            planned = api.plan(job, cluster, **wish)
+            variants = {change: api.plan(job, other, **wish) for change, other in others.items()}
+    if pareto:
+        ctx.exit(_show_pareto(found, output))
     _show(planned, variants, output)
     if not planned.feasible:
         ctx.exit(_refusal_code(planned))

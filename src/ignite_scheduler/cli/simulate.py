@@ -10,7 +10,17 @@ import click
 
 from ignite_scheduler.cli import exits
 from ignite_scheduler.cli.arguments import FILE, FOLDER, Duration, Spread, cluster_option
-from ignite_scheduler.cli.output import emit, is_document, number, output_option, percent, seconds, show, table
+from ignite_scheduler.cli.output import (
+    emit,
+    is_document,
+    number,
+    output_option,
+    percent,
+    searching,
+    seconds,
+    show,
+    table,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -81,7 +91,8 @@ def command(
     check_places(jobs_csv)
     names = tuple(name.strip() for name in policies.split(",") if name.strip())
     costs = Costs(startup=startup, restart=restart, checkpoint=checkpoint)
-    simulated = api.simulate(workload_file, cluster_file, policies=names, seed=seed, noise=noise, costs=costs)
+    with searching():
+        simulated = api.simulate(workload_file, cluster_file, policies=names, seed=seed, noise=noise, costs=costs)
     if jobs_csv is not None:
         write_text(jobs_csv, simulated.to_csv())
     if folder is not None:
