@@ -56,12 +56,20 @@ def pareto(
     objective: Objective = "time",
     memory_margin: float = 0.0,
 ) -> tuple[Planned, ...]:
-    """All plans that no other beats in time, devices and money at once, the fastest first; or one refusal."""
+    """All plans that no other beats in time, devices and money at once, the fastest first; or one refusal.
+
+    Refused as by :func:`plan`: if no plan keeps the job's deadline and budget, the others are no choice.
+    """
     from ignite_scheduler.planner import catalogue
+    from ignite_scheduler.planner import plan as search
 
     problem = _problem(job, cluster, profile, objective, memory_margin)
-    answer = catalogue(problem)
-    if isinstance(answer, Infeasible):
+    answer: Plan | Infeasible | tuple[Plan, ...] = catalogue(problem)
+    queue = problem.job.queue
+    if isinstance(answer, tuple) and (queue.deadline is not None or queue.budget is not None):
+        kept = search(problem)
+        answer = kept if isinstance(kept, Infeasible) else answer
+    if not isinstance(answer, tuple):
         return (_planned(problem, answer),)
     return tuple(_planned(problem, one) for one in sorted(answer, key=lambda one: one.predicted.step))
 

@@ -12,7 +12,7 @@ import pytest
 import ignite_scheduler
 from ignite_scheduler.errors import ConflictError, InputError, NotFoundError
 from ignite_scheduler.formats import parse_answer, parse_cluster, parse_job, parse_profile
-from ignite_scheduler.model import Cluster, Job, Plan, Profile
+from ignite_scheduler.model import Cluster, Infeasible, Job, Plan, Profile, QueueTerms
 
 SIZES = {"parameter_bytes": 1e6, "output_bytes": 1e3, "activation_bytes": 1e3}
 PROFILE: Profile = parse_profile(
@@ -99,6 +99,15 @@ def test_the_pareto_set_is_sorted_by_time() -> None:
     steps = [one.plan.predicted.step for one in found]
     assert steps == sorted(steps)
     assert {len(one.plan.device_ids) for one in found} == {1, 2}
+
+
+@pytest.mark.parametrize(("terms", "code"), [({"deadline": 0.1}, "deadline"), ({"budget": 1e-9}, "budget")])
+def test_a_pareto_set_without_a_plan_in_time_or_budget_is_a_refusal(terms: dict[str, float], code: str) -> None:
+    found = ignite_scheduler.pareto(replace(JOB, queue=QueueTerms(**terms)), CLUSTER, profile=PROFILE)
+
+    (refusal,) = (one.answer for one in found)
+    assert isinstance(refusal, Infeasible)
+    assert refusal.code == code
 
 
 def test_a_simulation_shows_itself_and_answers_by_policy() -> None:
