@@ -111,9 +111,15 @@ def allowed_devices(problem: Problem) -> Allowed | Infeasible:
         )
     if unused and all("no times" in entry.reason for entry in unused):
         kinds = ", ".join(sorted({device.kind for device in cluster.devices}))
+        reference = problem.profile.reference
+        cure = (
+            "name the kind that its times are of as its reference"
+            if reference is None
+            else f"give the devices a speed relative to its reference {reference!r}"
+        )
         raise InputError(
-            f"no layer of profile {problem.profile.name!r} has times on any allowed kind ({kinds}): measure it there, "
-            f"or give the devices a speed relative to its reference {problem.profile.reference!r}"
+            f"no layer of profile {problem.profile.name!r} has times on any allowed kind ({kinds}): "
+            f"measure it there, or {cure}"
         )
     return Infeasible(code="devices", text="no device is allowed", cures=("exclude fewer devices",))
 

@@ -237,6 +237,14 @@ def test_memory_shortfall_is_exact() -> None:
     assert answer.cures
 
 
+def test_a_profile_without_reference_is_told_to_name_one() -> None:
+    profile = replace(chain([1.0] * 2), reference=None)
+    cluster = devices_in_one_node([1.0])
+    other = replace(cluster, nodes=(Node(name="n", devices=(replace(cluster.devices[0], kind="unmeasured"),)),))
+    with pytest.raises(InputError, match="name the kind that its times are of"):
+        plan(Problem(job=job(), profile=profile, cluster=other))
+
+
 def test_unlinked_devices_that_are_all_demanded_are_refused() -> None:
     cluster = replace(devices_in_one_node([1.0, 1.0]), links=())
     answer = refused(job=job(pipeline=PipelineChoice(stages=2)), profile=chain([1.0] * 2), cluster=cluster)
