@@ -51,6 +51,23 @@ class Spread(click.ParamType[float]):
         return spread
 
 
+class Kind(click.ParamType[str]):
+    """A kind of device, in the letters that cluster files and profiles allow."""
+
+    name = "kind"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The kind; a usage error for a name under which no document could be read back."""
+        from pydantic import TypeAdapter, ValidationError
+
+        from ignite_scheduler.formats.shapes.fields import KindName
+
+        try:
+            return str(TypeAdapter(KindName).validate_python(value))
+        except ValidationError as error:
+            self.fail(str(error.errors()[0]["ctx"]["error"]), param, ctx)
+
+
 class Duration(click.ParamType[float]):
     """A time with its unit, ``30s`` or ``2h``, in seconds."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ignite_scheduler.cli import exits
-from ignite_scheduler.cli.arguments import FILE
+from ignite_scheduler.cli.arguments import FILE, Kind
 from ignite_scheduler.cli.output import console, emit, is_document, output_option, seconds, show, table
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Sizes(click.ParamType[tuple[int, ...]]):
 @click.option("--repeats", type=click.IntRange(min=1), help="Passes at each size.")
 @click.option("--time-limit", type=click.FloatRange(min=0), metavar="SECONDS", help="No more passes after this time.")
 @click.option("--device", default="cpu", show_default=True, help="cpu, or cuda:N.")
-@click.option("--kind", help="Kind of device under which the times stand [default: cpu, or the card's].")
+@click.option("--kind", type=Kind(), help="Kind of device under which the times stand [default: cpu, or the card's].")
 @click.option("--out", type=FILE, metavar="FILE", help="Write the profile here.")
 @output_option
 def command(

@@ -172,3 +172,11 @@ def test_a_noise_that_is_no_spread_is_a_usage_error(spread: str) -> None:
 
     assert result.exit_code == 2
     assert "0.1 or 10%" in result.stderr
+
+
+@pytest.mark.parametrize("kind", ["a/b", "a:1", "a b", "a+b", " "])
+def test_a_kind_that_no_document_could_name_is_a_usage_error(kind: str) -> None:
+    result = call("profile", "mlp", "--kind", kind)
+
+    assert result.exit_code == 2
+    assert "kind of device" in result.stderr
