@@ -35,10 +35,8 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether a file may not be put in the place of ``path``; below ``/dev`` even what looks regular is someone's
-    open file.
-    """
-    return path.exists() and (not path.is_file() or Path("/dev") in path.absolute().parents)
+    """Whether a file may not be put in the place of ``path``: what a link below ``/dev`` leads to is open already."""
+    return path.exists() and (not path.is_file() or (path.is_symlink() and Path("/dev") in path.absolute().parents))
 
 
 def _replace(path: Path, content: bytes) -> None:
