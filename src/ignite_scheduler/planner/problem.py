@@ -13,6 +13,11 @@ Objective = Literal["time", "cost", "energy"]
 DEFAULT_WORK: Final = 8_000_000
 """Pipelines timed before the search gives up a proof: a few seconds of one core."""
 
+EVERY_SIZE: Final = 64
+"""Largest batch of which every microbatch size is tried: uneven ones such as 3 + 1 of 4 samples are sometimes best."""
+MOST_MICROBATCHES: Final = 1024
+"""More microbatches than this are only taken where the job fixes their size."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
@@ -49,15 +54,25 @@ class Family(NamedTuple):
 
 
 def microbatch_choices(total: int) -> tuple[int, ...]:
-    """Samples of a full microbatch for each distinct number of microbatches that a batch can be cut into.
+    """Samples of a full microbatch that the planner may choose for a batch of ``total`` samples, largest first.
 
-    u = ceil(total ÷ M) for M = 1…total, each value once: of all sizes that give the same number of microbatches the one
-    whose microbatches are the most even. About 2·√total values, largest first.
+    Up to :data:`EVERY_SIZE` samples every size. Above, one size for each distinct number of microbatches up to
+    :data:`MOST_MICROBATCHES`: of all sizes that give that number the one whose microbatches are the most even. O(√total).
 
-    >>> microbatch_choices(8)
-    (8, 4, 3, 2, 1)
+    >>> microbatch_choices(5)
+    (5, 4, 3, 2, 1)
     """
-    return tuple(dict.fromkeys(-(-total // m) for m in range(1, total + 1)))
+    if total <= EVERY_SIZE:
+        return tuple(range(total, 0, -1))
+    sizes = []
+    count = 1
+    while count <= min(total, MOST_MICROBATCHES):
+        size = -(-total // count)
+        sizes.append(size)
+        if size == 1:
+            break
+        count = (total - 1) // (size - 1) + 1  # the least count that needs smaller microbatches
+    return tuple(sizes)
 
 
 def families(job: Job) -> tuple[Family, ...]:

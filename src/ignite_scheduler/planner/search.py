@@ -62,8 +62,8 @@ def plan(problem: Problem) -> Plan | Infeasible:
     Notes
     -----
     The family of plans that the bound speaks of: straight pipelines of one device a stage over the allowed devices, all
-    orders, all cuts, GPipe and 1F1B, and one microbatch size for each number of microbatches
-    (:func:`ignite_scheduler.planner.problem.microbatch_choices`), as far as the job leaves them open.
+    orders, all cuts, GPipe and 1F1B, and the microbatch sizes of
+    :func:`ignite_scheduler.planner.problem.microbatch_choices`, as far as the job leaves them open.
     """
     setup = prepare(problem)
     if isinstance(setup, Infeasible):

@@ -61,11 +61,13 @@ def test_offers_are_exact_and_none_is_dominated(problem: Problem) -> None:
     assert abs(found[0].predicted.step - best.predicted.step) <= 1e-9 * max(1.0, best.predicted.step)
 
 
-def test_microbatch_choices_give_each_count_once_with_the_most_even_sizes() -> None:
-    for total in range(1, 200):
+def test_microbatch_choices_are_all_sizes_of_small_batches_and_the_most_even_ones_of_large_batches() -> None:
+    assert microbatch_choices(4) == (4, 3, 2, 1)
+    for total in range(65, 300):
         chosen = microbatch_choices(total)
         counts = [-(-total // u) for u in chosen]
         assert len(set(counts)) == len(counts)
         assert set(counts) == {-(-total // u) for u in range(1, total + 1)}
         for u, count in zip(chosen, counts, strict=True):
             assert u == min(v for v in range(1, total + 1) if -(-total // v) == count)
+    assert max(-(-1_000_000 // u) for u in microbatch_choices(1_000_000)) <= 1024
