@@ -7,13 +7,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from ignite_scheduler.pipeline import Interval, Schedule, Transfer, format_schedule
-
-TIMELINE_SCHEMA: Final = "ignite/timeline/v1"
-METRICS: Final = "metrics.jsonl"
-TIMELINE: Final = "timeline.json"
+from ignite_scheduler.formats.run_files import METRICS_FILE, TIMELINE_FILE
+from ignite_scheduler.formats.timeline import StepTimes, measured_document
+from ignite_scheduler.pipeline import Interval, Schedule, Transfer
 
 
 class Metrics:
@@ -21,11 +19,11 @@ class Metrics:
 
     def __init__(self, directory: Path, *, done: int) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        path = directory / METRICS
+        path = directory / METRICS_FILE
         lines = path.read_text().splitlines() if path.exists() else []
         kept = [line for line in lines if _step_of(line) is not None and (_step_of(line) or 0) <= done]
         if len(kept) < len(lines):
-            writing = path.with_name(f".{METRICS}")
+            writing = path.with_name(f".{METRICS_FILE}")
             writing.write_text("".join(line + "\n" for line in kept))
             writing.replace(path)
         self._file = path.open("a", buffering=1)
@@ -70,45 +68,25 @@ def write_timeline(
     directory: Path, schedule: Schedule, ranks: Sequence[Sequence[MeasuredStep]], description: Mapping[str, Any]
 ) -> None:
     """Write ``timeline.json`` from what every rank measured; times count from the start of each step on rank 0."""
-    steps = []
     by_rank = [{measured.step: measured for measured in rank} for rank in ranks]
-    for step in sorted(set.intersection(*(set(rank) for rank in by_rank))):
-        parts = [rank[step] for rank in by_rank]
-        origin = parts[0].start
-        steps.append(
-            {
-                "step": step,
-                "step_s": max(part.end for part in parts) - origin,
-                "intervals": [
-                    {"action": str(i.action), "row": i.row, "start_s": i.start - origin, "end_s": i.end - origin}
-                    for part in parts
-                    for i in part.intervals
-                ],
-                "transfers": [
-                    {
-                        "source": t.source,
-                        "target": t.target,
-                        "kind": t.kind,
-                        "microbatch": t.microbatch_index,
-                        "start_s": t.start - origin,
-                        "end_s": t.end - origin,
-                    }
-                    for part in parts
-                    for t in part.transfers
-                ],
-                "finishes": [
-                    {"row": row, "start_s": part.finish[0] - origin, "end_s": part.finish[1] - origin}
-                    for row, part in enumerate(parts)
-                ],
-            }
-        )
-    document = {
-        "schema": TIMELINE_SCHEMA,
-        "measured": True,
-        "schedule": format_schedule(schedule).splitlines(),
-        **description,
-        "steps": steps,
-    }
-    writing = directory / f".{TIMELINE}"
-    writing.write_text(json.dumps(document) + "\n")
-    writing.replace(directory / TIMELINE)
+    common = sorted(set.intersection(*(set(rank) for rank in by_rank)))
+    steps = [_step_times([rank[step] for rank in by_rank]) for step in common]
+    writing = directory / f".{TIMELINE_FILE}"
+    writing.write_text(json.dumps(measured_document(schedule, steps, description)) + "\n")
+    writing.replace(directory / TIMELINE_FILE)
+
+
+def _step_times(parts: Sequence[MeasuredStep]) -> StepTimes:
+    """One step of all ranks, by rank, laid together."""
+    origin = parts[0].start
+    return StepTimes(
+        step_index=parts[0].step,
+        step=max(part.end for part in parts) - origin,
+        intervals=tuple(
+            i._replace(start=i.start - origin, end=i.end - origin) for part in parts for i in part.intervals
+        ),
+        transfers=tuple(
+            t._replace(start=t.start - origin, end=t.end - origin) for part in parts for t in part.transfers
+        ),
+        finishes=tuple((row, part.finish[0] - origin, part.finish[1] - origin) for row, part in enumerate(parts)),
+    )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ignite_scheduler.errors import InputError, ScheduleError
 from ignite_scheduler.formats.source import Source, read_source
-from ignite_scheduler.pipeline import Action, Interval, Timeline, Transfer, format_schedule
+from ignite_scheduler.pipeline import Action, Interval, Schedule, Timeline, Transfer, format_schedule
 
 if TYPE_CHECKING:
     from ignite_scheduler.formats.shapes.timeline import StepShape
@@ -55,14 +55,13 @@ def planned_document(timeline: Timeline, *, job: str, devices: Sequence[str]) ->
         transfers=timeline.transfers,
         finishes=tuple((row_of[stage], float(a), float(b)) for stage, (a, b) in enumerate(timeline.finishes)),
     )
-    return {
-        "schema": TIMELINE_SCHEMA,
-        "measured": False,
-        "job": job,
-        "schedule": format_schedule(timeline.schedule).splitlines(),
-        "devices": [{"id": device} for device in devices],
-        "steps": [_step_entry(step)],
-    }
+    description = {"job": job, "devices": [{"id": device} for device in devices]}
+    return _document(timeline.schedule, [step], description, measured=False)
+
+
+def measured_document(schedule: Schedule, steps: Sequence[StepTimes], description: Mapping[str, Any]) -> dict[str, Any]:
+    """The document of measured steps; ``description`` holds its further keys: job, plan, devices, emulation."""
+    return _document(schedule, steps, description, measured=True)
 
 
 def load_timeline(path: str | Path) -> TimelineRecord:
@@ -81,6 +80,18 @@ def load_timeline(path: str | Path) -> TimelineRecord:
 def parse_timeline(data: Mapping[str, Any]) -> TimelineRecord:
     """The timeline of a document that is plain data already."""
     return _record(Source(data=data))
+
+
+def _document(
+    schedule: Schedule, steps: Sequence[StepTimes], description: Mapping[str, Any], *, measured: bool
+) -> dict[str, Any]:
+    return {
+        "schema": TIMELINE_SCHEMA,
+        "measured": measured,
+        "schedule": format_schedule(schedule).splitlines(),
+        **description,
+        "steps": [_step_entry(step) for step in steps],
+    }
 
 
 def _step_entry(step: StepTimes) -> dict[str, Any]:

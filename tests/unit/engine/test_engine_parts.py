@@ -25,6 +25,7 @@ from ignite_scheduler.engine.saved import facts, latest
 from ignite_scheduler.engine.specification import PRECISIONS, GangSpec, RankDevice, emulated
 from ignite_scheduler.engine.transport import Layout, Spec
 from ignite_scheduler.errors import InputError, NotFoundError
+from ignite_scheduler.formats import load_timeline
 from ignite_scheduler.model import (
     Batch,
     Cluster,
@@ -331,6 +332,7 @@ def test_a_timeline_counts_from_the_start_of_the_step_on_rank_0(tmp_path: Path) 
     assert step["intervals"][1] == {"action": "1F0", "row": 1, "start_s": 1.0, "end_s": 2.0}
     assert step["transfers"] == [{"source": 0, "target": 1, "kind": "F", "microbatch": 0, "start_s": 2.0, "end_s": 3.0}]
     assert step["finishes"][0] == {"row": 0, "start_s": 4.0, "end_s": 5.0}
+    assert load_timeline(tmp_path / "timeline.json").steps[0].step_index == 2
 
 
 def test_latest_names_only_what_is_whole(tmp_path: Path) -> None:
