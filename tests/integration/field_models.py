@@ -1,5 +1,7 @@
 """Tiny models, data and losses that the tests name as ``field_models:…``, small enough to check by hand."""
 
+import os
+
 import torch
 from torch import Tensor, nn
 
@@ -96,6 +98,18 @@ def shrinking(at: int = 3, width: int = 16) -> nn.Sequential:
     model.add_module("narrow", Shrinks(at))
     model.add_module("head", nn.Linear(width, 4))
     return model
+
+
+class Leaves(nn.Module):
+    """Ends its process without a word, as if all were well."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        os._exit(0)
+
+
+def leaving(width: int = 16) -> nn.Sequential:
+    """A chain whose second layer ends its process."""
+    return nn.Sequential(nn.Linear(width, 4), Leaves())
 
 
 class Split(nn.Module):

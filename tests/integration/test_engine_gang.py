@@ -252,6 +252,14 @@ def test_a_layer_that_raises_is_named(run: Any, tmp_path: Path) -> None:
     assert "float32[4, 16]" in ending.reason
 
 
+def test_a_rank_that_leaves_without_a_word_is_named(run: Any, tmp_path: Path) -> None:
+    job = make_job("field_models:leaving", steps=LONG)
+    ending = list(run(make_spec(job, make_plan(job, [2], [8]), tmp_path)).wait(60))[-1]
+    assert isinstance(ending, Failed)
+    assert (ending.rank, ending.device, ending.fault) == (0, "rank-0", "job")
+    assert "exited with status 0" in ending.reason
+
+
 def test_a_boundary_that_changes_shape_is_refused_by_name(run: Any, tmp_path: Path) -> None:
     job = make_job("field_models:shrinking", args={"at": 5}, steps=LONG)
     ending = list(run(make_spec(job, make_plan(job, [2, 1], [4, 4]), tmp_path)).wait(60))[-1]

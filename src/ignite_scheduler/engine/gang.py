@@ -193,8 +193,7 @@ class Gang:
         codes = [process.exitcode for process in self._processes]
         if all(code == 0 for code in codes):
             self._read()
-            assert self._said is not None
-            self._end(self._said)
+            self._end(self._said or self._wordless())
             return
         if not any(code for code in codes if code is not None) and not self._troubles:
             return
@@ -221,6 +220,15 @@ class Gang:
             device=device,
             layer=cause.layer,
         )
+
+    def _wordless(self) -> Failed:
+        """All ranks left with status 0, but rank 0, which speaks for all, never said how it ended.
+
+        No fault of a device looks like that; code of the job that ends its process does.
+        """
+        device = self.spec.devices[0].id
+        reason = f"rank 0 on {device}: exited with status 0 without saying that it had finished"
+        return Failed(reason=reason, fault="job", saved=self._surviving(), rank=0, device=device)
 
     def _surviving(self) -> int:
         """Steps in the newest whole checkpoint; rank 0 may have died between writing one and saying so."""

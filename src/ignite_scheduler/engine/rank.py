@@ -59,7 +59,7 @@ def main(spec: GangSpec, rank: int, pipe: Connection, port: int, scope: str, gro
         store = _join(spec, rank, port, scope)
         Trainer(spec, rank, store, pipe.send, request).run()
     except BaseException as error:
-        trouble = _explain(error, spec, rank)
+        trouble = _explain(error)
         pipe.send(trouble)
         status = EXIT_PEER if trouble.kind == "peer" else EXIT_JOB
     # Not through the interpreter's exit: its threads of gloo may wait for peers that are gone.
@@ -97,7 +97,7 @@ def _join(spec: GangSpec, rank: int, port: int, scope: str) -> object:
     return store
 
 
-def _explain(error: BaseException, spec: GangSpec, rank: int) -> Trouble:
+def _explain(error: BaseException) -> Trouble:
     from ignite_scheduler.engine.chain import LayerError
     from ignite_scheduler.engine.devices import DeviceMemoryError
     from ignite_scheduler.engine.transport import PeerLostError
