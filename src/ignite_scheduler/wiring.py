@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from ignite_scheduler import zoo
 from ignite_scheduler.control import FINAL, Controller, Options
 from ignite_scheduler.control.events import JobSubmitted
 from ignite_scheduler.daemon.directory import Asked, Request, RunDirectory
@@ -78,17 +79,13 @@ def ask(
     InputError
         The job has neither steps nor epochs, or no data or model to train.
     """
-    if job.data is None or (job.model.zoo is None and job.model.module is None):
-        raise InputError(
-            f"job {job.name!r} can be planned but not run: give it data and a model of the zoo or a module"
-        )
+    data = zoo.check_trainable(job)
     if job.steps is not None:
         steps = job.steps
     else:
-        from ignite_scheduler import zoo
         from ignite_scheduler.engine.data import num_steps
 
-        steps = num_steps(job, len(zoo.dataset(job.data)))
+        steps = num_steps(job, len(zoo.dataset(data)))
     return Asked(
         job=job, profile=profile, work=steps, submitted=submitted, startup=startup, checkpoint_cost=checkpoint_cost
     )
@@ -103,6 +100,7 @@ def run(
     objective: Objective = "time",
     memory_margin: float = 0.0,
     search_work: int = DEFAULT_WORK,
+    notices: Sequence[str] = (),
     watch: Watcher | None = None,
 ) -> RunReport:
     """Plan, schedule and train the jobs now, in the foreground; the report when nothing is left to do.
@@ -115,6 +113,8 @@ def run(
         Who gets what; one of ``POLICIES``.
     search_work
         Budget of each search for plans, see :class:`~ignite_scheduler.planner.Problem`.
+    notices
+        What the report should say besides what was emulated.
     watch
         Called with a snapshot every :data:`WATCH_EVERY` seconds, in the thread of the loop: it should be quick. If it
         raises, the run is saved and stopped, and the error comes out here.
@@ -148,7 +148,8 @@ def run(
     request = replace(request, origin=time.time())
     with place.locked():
         place.begin(request)
-        return _Session(place, request).drive(watch)
+        report = _Session(place, request).drive(watch)
+    return replace(report, notices=(*notices, *report.notices))
 
 
 def resume(directory: Path, *, watch: Watcher | None = None) -> RunReport:

@@ -200,6 +200,27 @@ def test_a_bad_document_is_one_clear_error(bench: Bench, spoil: Callable[[Bench]
     assert sorted(path.name for path in bench.folder.iterdir()) == before
 
 
+@pytest.mark.parametrize(
+    "verb", [("doctor", "--gradients"), ("run", "--cluster", "cluster.yaml")], ids=["doctor", "run"]
+)
+def test_a_job_that_can_only_be_planned_is_told_what_training_takes(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, verb: tuple[str, ...]
+) -> None:
+    pytest.importorskip("torch")
+    good(bench)
+    monkeypatch.chdir(bench.folder)
+    before = sorted(path.name for path in bench.folder.iterdir())
+
+    answer = bench.ignite(*verb, "job.yaml")
+
+    assert (answer.code, answer.stdout) == (2, "")
+    assert is_one_error(answer), answer.stderr
+    assert len(answer.stderr.splitlines()) == 1
+    for word in ("'toy'", "zoo", "module", "dataset"):
+        assert word in answer.stderr
+    assert sorted(path.name for path in bench.folder.iterdir()) == before
+
+
 def more_stages_than_layers(bench: Bench) -> None:
     bench.job(pipeline={"stages": 3})
 

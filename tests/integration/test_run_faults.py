@@ -77,9 +77,9 @@ def test_a_job_that_cannot_work_fails_after_some_attempts_with_its_own_words(tmp
 
 
 def test_a_job_that_can_only_be_planned_is_refused_before_anything_is_written() -> None:
-    with pytest.raises(InputError, match="can be planned but not run"):
+    with pytest.raises(InputError, match="can be planned but not run: add its data"):
         wiring.ask(replace(small_job(), data=None), small_profile())
-    with pytest.raises(InputError, match="can be planned but not run"):
+    with pytest.raises(InputError, match="can be planned but not run: add its model's code"):
         wiring.ask(replace(small_job(), model=Reference(profile="x.json")), small_profile())
     with pytest.raises(InputError, match="needs steps or epochs"):
         wiring.ask(replace(small_job(), steps=None), small_profile())

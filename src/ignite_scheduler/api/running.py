@@ -155,6 +155,7 @@ def run(
 
     cluster = cluster if isinstance(cluster, Cluster) else load_cluster(cluster)
     loaded = [job if isinstance(job, Job) else load_job(job) for job in jobs]
+    notices = check_jobs(loaded, profiles or {})
     outputs = {job.name: _free_output(job) for job in loaded if job.output is not None}
     place = Path(directory) if directory is not None else new_directory(loaded)
     asked = [
@@ -168,6 +169,7 @@ def run(
         policy=policy,
         objective=objective,
         memory_margin=memory_margin,
+        notices=notices,
         watch=watch,
     )
     for job in report.jobs:
@@ -206,12 +208,55 @@ def new_directory(jobs: Sequence[Job]) -> Path:
     return place
 
 
+def check_jobs(jobs: Sequence[Job], profiles: Mapping[str, Profile]) -> tuple[str, ...]:
+    """Warnings about jobs whose profile seems to be out of date, found before anything is measured or started.
+
+    ``profiles``: job name → profile, in place of the one that the job names.
+
+    Raises
+    ------
+    InputError
+        A job has nothing to train, or its profile is that of a model with other layers.
+    ExternalError
+        PyTorch is missing.
+    """
+    from ignite_scheduler import zoo
+
+    for job in jobs:
+        zoo.check_trainable(job)
+    warnings = (_warning(job, _given_profile(job, profiles)) for job in jobs)
+    return tuple(warning for warning in warnings if warning is not None)
+
+
+def _warning(job: Job, profile: Profile | None) -> str | None:
+    from ignite_scheduler import zoo
+
+    if profile is None:  # it will be measured on this very model
+        return None
+    model = zoo.outline(job.model)
+    from ignite_scheduler.zoo.chain import first_difference, is_stale
+
+    anew = f"measure it anew: ignite profile JOB --out {job.model.profile or 'FILE'}"
+    difference = first_difference(model, profile)
+    if difference is not None:
+        raise InputError(f"job {job.name!r}: profile {profile.name!r} is that of another model: {difference}; {anew}")
+    if is_stale(model, profile):
+        return (
+            f"warning: {job.name}: profile {profile.name!r} was measured on a model of other sizes or options than the "
+            f"one that will be trained, so its plan may be wrong; {anew}"
+        )
+    return None
+
+
+def _given_profile(job: Job, given: Mapping[str, Profile]) -> Profile | None:
+    if job.name in given or job.model.profile is None:
+        return given.get(job.name)
+    return load_profile(job.model.profile)
+
+
 def _profile(job: Job, given: Mapping[str, Profile]) -> Profile:
-    if job.name in given:
-        return given[job.name]
-    if job.model.profile is not None:
-        return load_profile(job.model.profile)
-    return measure(job)
+    found = _given_profile(job, given)
+    return measure(job) if found is None else found
 
 
 def _free_output(job: Job) -> Path:

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 def check(job_file: Path, output: str, *, precision: str = "fp32") -> int:
     """Compare, print, and give the exit code: 1 if a gradient is off."""
-    from ignite_scheduler import api
+    from ignite_scheduler import api, zoo
     from ignite_scheduler.engine.doctor import gradients
 
     job = api.load_job(job_file)
+    zoo.check_trainable(job)
     exits.say(f"training {job.name} whole and split, in {precision}, to compare every gradient")
     report = gradients(job, dtype=precision)
     if is_document(output):

@@ -65,6 +65,7 @@ def command(
 ) -> None:
     """Plan, schedule and train JOBs now, until all are done; then show planned against measured."""
     from ignite_scheduler import api
+    from ignite_scheduler.api.running import check_jobs
     from ignite_scheduler.cli.live import watching
 
     if resumed is not None:
@@ -76,6 +77,8 @@ def command(
         if not job_files or cluster_file is None:
             raise click.UsageError("give at least one JOB and --cluster FILE, or --resume FOLDER")
         jobs, cluster = [api.load_job(path) for path in job_files], api.load_cluster(cluster_file)
+        for warning in check_jobs(jobs, {}):
+            exits.say(warning)
         profiles = measured_profiles(jobs)
         _warn_of_limits(jobs, cluster, profiles)
         with watching() as watch:

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ignite_scheduler import zoo
 from ignite_scheduler.engine import reference
 from ignite_scheduler.engine.chain import build_chain, layer_names
 from ignite_scheduler.engine.pool import RankPool, Seat
@@ -108,6 +109,7 @@ def gradients(
     """
     if dtype not in TOLERANCES:
         raise InputError(f"gradients are compared in {' or '.join(TOLERANCES)}, found {dtype!r}")
+    zoo.check_trainable(job)
     job = replace(job, precision=dtype, evaluate=None)
     chain = build_chain(job.model, seed=job.seed)
     names = layer_names(chain)

@@ -5,6 +5,18 @@ built model and :mod:`ignite_scheduler.zoo.dropout` for dropout that does not de
 """
 
 from ignite_scheduler.zoo.catalogue import DATASETS, LOSSES, MODELS, Entry
-from ignite_scheduler.zoo.resolve import Samples, build, dataset, default_data, loss
+from ignite_scheduler.zoo.resolve import Samples, build, check_trainable, dataset, default_data, loss, outline
 
-__all__ = ["DATASETS", "LOSSES", "MODELS", "Entry", "Samples", "build", "dataset", "default_data", "loss"]
+__all__ = [
+    "DATASETS",
+    "LOSSES",
+    "MODELS",
+    "Entry",
+    "Samples",
+    "build",
+    "check_trainable",
+    "dataset",
+    "default_data",
+    "loss",
+    "outline",
+]

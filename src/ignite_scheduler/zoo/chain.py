@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections import OrderedDict
+from itertools import zip_longest
 
 from torch import Tensor, nn
 
@@ -105,19 +106,23 @@ def fingerprint(chain: nn.Sequential) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
-def why_stale(chain: nn.Sequential, profile: Profile) -> str | None:
-    """Why a profile is not (any more) that of this chain; None where it is, as far as it tells.
-
-    A profile without a ``structure`` in its provenance (one that was not measured here) is held by its layers' names.
-    """
+def first_difference(chain: nn.Sequential, profile: Profile) -> str | None:
+    """Where the profile's layers first differ from the chain's, by name; None where they are the same in order."""
     names, profiled = [name for name, _ in layers(chain)], [layer.name for layer in profile.layers]
-    if sorted(names) != sorted(profiled):
-        differing = sorted(set(names) ^ set(profiled))
-        return f"profile {profile.name!r} has other layers than the model: they differ in {', '.join(differing)}"
-    structure = profile.provenance.get("structure")
-    if structure is not None and structure != fingerprint(chain):
-        return f"profile {profile.name!r} was measured on a model of other sizes or options: measure it again"
+    for index, (name, other) in enumerate(zip_longest(names, profiled)):
+        if name != other:
+            of_model, of_profile = ("none" if each is None else repr(each) for each in (name, other))
+            return f"layer {index} is {of_model} in the model, {of_profile} in the profile"
     return None
+
+
+def is_stale(chain: nn.Sequential, profile: Profile) -> bool:
+    """Whether the profile tells that it was measured on a model of other sizes or options than this chain.
+
+    A profile without a ``structure`` in its provenance (one that was not measured here) does not tell.
+    """
+    structure = profile.provenance.get("structure")
+    return structure is not None and structure != fingerprint(chain)
 
 
 Values = Tensor | tuple[Tensor, ...]

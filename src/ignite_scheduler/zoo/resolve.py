@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ignite_scheduler.errors import ExternalError, IgniteError, InputError
-from ignite_scheduler.model import Reference
+from ignite_scheduler.model import Job, Reference
 from ignite_scheduler.zoo.catalogue import DATASETS, LOSSES, MODELS, Entry
 
 if TYPE_CHECKING:
@@ -59,6 +59,40 @@ def build(reference: Reference, *, seed: int | None = None) -> nn.Sequential:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return as_chain(original(reference), describe(reference))
+
+
+def outline(reference: Reference) -> nn.Sequential:
+    """The model as a chain without its weights, where its builder lets it be made so: cheap, and enough to compare.
+
+    Raises
+    ------
+    InputError, ExternalError
+        As :func:`build`.
+    """
+    torch = _torch()
+    try:
+        with torch.device("meta"):
+            return build(reference, seed=0)
+    except InputError:  # the builder looks at the weights, which the meta device does not have; or it really fails
+        return build(reference, seed=0)
+
+
+def check_trainable(job: Job) -> Reference:
+    """The data of a job that has all that training takes; one that can only be planned is refused.
+
+    Raises
+    ------
+    InputError
+        It names no model that can be built, or no data; the message says what to add.
+    """
+    missing, data = [], job.data
+    if job.model.zoo is None and job.model.module is None:
+        missing.append("its model's code (model: {zoo: NAME} or {module: 'pkg.mod:build'}, beside the profile)")
+    if data is None:
+        missing.append("its data (data: {dataset: 'pkg.mod:dataset'})")
+    if missing or data is None:
+        raise InputError(f"job {job.name!r} can be planned but not run: add {' and '.join(missing)}")
+    return data
 
 
 def original(reference: Reference) -> Any:
@@ -128,7 +162,8 @@ def _torch() -> Any:
 
 def _called(reference: Reference, entries: Mapping[str, Entry], noun: str) -> Any:
     if (reference.zoo is None) == (reference.module is None):
-        raise InputError(f"a {noun} needs exactly one of zoo and module to be built, found {reference}")
+        found = "neither" if reference.zoo is None else "both"
+        raise InputError(f"a {noun} is built from a name of the zoo or from a module 'pkg.mod:name', found {found}")
     source = describe(reference)
     if reference.zoo is not None:
         entry = _entry(reference.zoo, entries, noun)

@@ -14,7 +14,7 @@ from zoo_samples import chain as own_chain  # noqa: E402  # after the skip
 from ignite_scheduler import zoo  # noqa: E402
 from ignite_scheduler.errors import InputError  # noqa: E402
 from ignite_scheduler.model import Layer, LayerInput, Profile, Reference  # noqa: E402
-from ignite_scheduler.zoo.chain import as_chain, fingerprint, layers, why_stale  # noqa: E402
+from ignite_scheduler.zoo.chain import as_chain, fingerprint, first_difference, is_stale, layers  # noqa: E402
 from ignite_scheduler.zoo.check import check, take  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -37,8 +37,8 @@ def test_names_can_be_listed_without_torch() -> None:
         (Reference(zoo="alexnet", args={"size": True}), "size must be of type int"),
         (Reference(zoo="gpt", args={"tied": 1}), "tied must be of type bool"),
         (Reference(zoo="mlp", args={"hidden": 3}), "hidden must be a list of whole numbers"),
-        (Reference(), "exactly one of zoo and module"),
-        (Reference(zoo="mlp", module="a:b"), "exactly one of zoo and module"),
+        (Reference(), "is built from a name of the zoo or from a module"),
+        (Reference(zoo="mlp", module="a:b"), "is built from a name of the zoo or from a module"),
         (Reference(module="../secret:x"), "is written 'pkg.mod:name'"),
         (Reference(module="os.system"), "is written 'pkg.mod:name'"),
         (Reference(module="zoo_samples:chain; rm"), "is written 'pkg.mod:name'"),
@@ -158,7 +158,31 @@ def test_a_stale_profile_is_recognised() -> None:
     small, again, large = (as_chain(own_chain(width), "test") for width in (4, 4, 5))
     names = [name for name, _ in layers(small)]
     assert fingerprint(small) == fingerprint(again) != fingerprint(large)
-    assert why_stale(small, profile_of(names, fingerprint(again))) is None
-    assert why_stale(small, profile_of(names, None)) is None
-    assert "measure it again" in str(why_stale(small, profile_of(names, fingerprint(large))))
-    assert "differ in 4, x" in str(why_stale(small, profile_of([*names[:4], "x"], None)))
+    assert not is_stale(small, profile_of(names, fingerprint(again)))
+    assert not is_stale(small, profile_of(names, None))
+    assert is_stale(small, profile_of(names, fingerprint(large)))
+
+
+def test_the_first_layer_that_differs_is_named() -> None:
+    chain = as_chain(own_chain(4), "test")
+    names = [name for name, _ in layers(chain)]
+    assert first_difference(chain, profile_of(names, None)) is None
+    assert first_difference(chain, profile_of([*names[:2], "x", *names[3:]], None)) == (
+        f"layer 2 is {names[2]!r} in the model, 'x' in the profile"
+    )
+    told = first_difference(chain, profile_of([*names, "x"], None))
+    assert told == f"layer {len(names)} is none in the model, 'x' in the profile"
+    assert first_difference(chain, profile_of(names[::-1], None)) is not None
+
+
+@pytest.mark.parametrize("name", zoo.MODELS)
+def test_an_outline_has_the_structure_of_the_model_without_its_weights(name: str) -> None:
+    reference = Reference(zoo=name)
+    outline = zoo.outline(reference)
+    assert fingerprint(outline) == fingerprint(zoo.build(reference, seed=1))
+    assert all(parameter.is_meta for parameter in outline.parameters())
+
+
+def test_a_builder_that_looks_at_its_weights_has_an_outline_too() -> None:
+    reference = Reference(module="zoo_samples:looks_at_its_weights")
+    assert fingerprint(zoo.outline(reference)) == fingerprint(zoo.build(reference, seed=1))

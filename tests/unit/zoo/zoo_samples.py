@@ -114,3 +114,9 @@ def each_loss(output: Tensor, target: Tensor) -> Tensor:
 
 def detached_loss(output: Tensor, target: Tensor) -> Tensor:
     return sum_loss(output, target).detach()
+
+
+def looks_at_its_weights() -> nn.Sequential:
+    """A chain whose builder reads the value of a weight."""
+    layer = nn.Linear(2, 2)
+    return nn.Sequential(layer, nn.Dropout(abs(layer.weight[0, 0].item()) * 0.0))
