@@ -1,5 +1,5 @@
-"""What is refused at the door: a job whose deadline or budget no candidate can keep, even alone on an idle
-cluster."""
+"""What is refused at the door: a job whose deadline or budget no candidate can keep, even alone on an idle cluster,
+and one whose own document rules out every plan."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ from ignite_scheduler.units import format_duration
 
 _ROUNDING: Final = 1e-9
 """Relative: a limit that is met but for rounding is met."""
+
+MENDABLE: Final = frozenset({"devices", "memory", "links", "dtype", "deadline", "budget"})
+"""Codes of refusals that other devices may mend: a job refused so waits while known devices are out of service.
+
+More or larger devices mend ``devices`` and ``memory``, others links and ``dtype``, faster ones a ``deadline``, cheaper
+ones a ``budget``. All other codes (``input``, ``layers``, ``schedule``, …) are about the job alone."""
 
 
 def startup_seconds(spec: JobSubmitted, work: float) -> float:

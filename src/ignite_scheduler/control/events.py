@@ -45,7 +45,11 @@ class JobPlanned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRefused:
-    """The job fits no permitted set of devices, whatever is free."""
+    """The job fits no permitted set of devices, whatever is free.
+
+    The reason's code tells whether devices that are out of service might mend that:
+    :data:`~ignite_scheduler.control.admission.MENDABLE`.
+    """
 
     at: float
     job_id: str

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from ignite_scheduler.control import limits
-from ignite_scheduler.control.admission import affordable, refusal, startup_seconds
+from ignite_scheduler.control.admission import MENDABLE, affordable, refusal, startup_seconds
 from ignite_scheduler.control.commands import Command, PlanJob, StopCause, StopGang
 from ignite_scheduler.control.events import (
     CancelRequested,
@@ -110,13 +110,16 @@ class Lifecycle:
             self.unpromised.append(record.job_id)
 
     def job_refused(self, event: JobRefused) -> None:
-        """End a job that fits nowhere; let it wait if known devices are away."""
+        """End a job that fits nowhere; let it wait if known devices are away and might mend that."""
         record = self._answered(event)
         if record is None:
             return
         reason = Reason(code=event.reason.code, text=event.reason.text)
         number = event.planning
-        if record.state is State.SUBMITTED and not self.ledger.inventory.out:
+        hopeless = event.reason.code not in MENDABLE
+        if (record.state is State.SUBMITTED and not self.ledger.inventory.out) or (
+            record.state in (State.SUBMITTED, State.WAITING) and hopeless
+        ):
             self._end(record, State.FAILED, event.at, reason, rejection=event.reason, answered=number)
         elif record.state is State.SUBMITTED:
             self.ledger.enqueue(record, event.at, candidates=(), reason=reason, answered=number)

@@ -44,7 +44,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[State, str]]] = MappingProxyType(
     {
         State.SUBMITTED: {
             State.PLANNED: "JobPlanned",
-            State.WAITING: "JobRefused while known devices are out of service",
+            State.WAITING: "JobRefused for what known devices may mend that are out of service",
             State.FAILED: "JobRefused",
             State.CANCELLED: "CancelRequested",
         },
@@ -60,6 +60,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[State, str]]] = MappingProxyType(
         },
         State.WAITING: {
             State.QUEUED: "a candidate fits the devices present",
+            State.FAILED: "JobRefused for what no device can mend",
             State.CANCELLED: "CancelRequested",
         },
         State.STARTING: {

@@ -46,7 +46,7 @@ class CataloguePlanning:
         try:
             found = catalogue(problem)
         except InputError as error:  # what is wrong with one job must not end the others
-            return Infeasible(code="input", text=str(error))
+            return Infeasible(code=_code_of(problem), text=str(error))
         if isinstance(found, Infeasible):
             return found
         return candidates_of_plans(found, cluster, pools_of(cluster))
@@ -54,3 +54,15 @@ class CataloguePlanning:
     def close(self) -> None:
         """Give the thread back; a search that has begun runs to its end, one that has not is dropped."""
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def _code_of(problem: Problem) -> str:
+    """Whether an input error about the devices in service is one of the job alone, or might be mended by others.
+
+    A profile without times on the kinds that are left now says nothing against the kinds that may come back.
+    """
+    try:
+        catalogue(replace(problem, devices=None))
+    except InputError:
+        return "input"
+    return "devices"

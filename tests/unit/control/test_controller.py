@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from ignite_scheduler.control import FINAL, TRANSITIONS, Controller, Options, State, forecast
+from ignite_scheduler.control.admission import MENDABLE
 from ignite_scheduler.control.commands import PlanJob, SetTimer, StartGang, StopGang
 from ignite_scheduler.control.events import (
     CancelRequested,
@@ -261,6 +262,29 @@ def test_a_refusal_ends_the_job_unless_devices_are_away():
     desk.say(NodeJoined(at=1, node="a", devices=NODES["a"].devices))
     desk.say(JobPlanned(at=1, job_id="j", planning=2, candidates=(candidate(4),)))
     assert desk.state("j") is State.STARTING
+
+
+@pytest.mark.parametrize("code", ["input", "layers", "schedule", "replicas"])
+def test_what_no_device_can_mend_ends_the_job_even_while_devices_are_away(code):
+    reason = Infeasible(code=code, text="wrong in itself")
+    desk = Desk()
+    desk.say(NodeLost(at=0, node="a"))
+    desk.say(submitted("j"))
+    desk.say(JobRefused(at=0, job_id="j", planning=1, reason=reason))
+    assert desk.state("j") is State.FAILED
+    assert desk.controller.job("j").rejection is reason
+
+
+@pytest.mark.parametrize("code", sorted(MENDABLE))
+def test_a_waiting_job_ends_once_its_refusal_is_one_that_no_device_can_mend(code):
+    desk = Desk()
+    desk.say(NodeLost(at=0, node="a"))
+    desk.say(submitted("j"))
+    desk.say(JobRefused(at=0, job_id="j", planning=1, reason=Infeasible(code=code, text="lacks something")))
+    assert (desk.state("j"), desk.controller.reason("j").code) == (State.WAITING, code)
+    desk.say(NodeJoined(at=1, node="a", devices=NODES["a"].devices))
+    desk.say(JobRefused(at=1, job_id="j", planning=2, reason=Infeasible(code="layers", text="too few")))
+    assert desk.state("j") is State.FAILED
 
 
 def test_hopeless_deadlines_and_budgets_are_refused_at_the_door():

@@ -72,6 +72,26 @@ def test_what_cannot_be_planned_comes_with_its_reason(planning: CataloguePlannin
     assert found.code == "layers"
 
 
+def test_a_wrong_job_is_told_from_one_without_times_on_the_devices_left() -> None:
+    (node,) = CLUSTER.nodes
+    strange = replace(node.devices[0], id="annex/x-0", node="annex", kind="x", speed=None)
+    wider = replace(CLUSTER, nodes=(node, Node(name="annex", devices=(strange,))))
+    contradictory = replace(JOBS["free"], pipeline=PipelineChoice(stages=3, split=(2, 1)))
+    problems = {
+        name: Problem(job=job, profile=small_profile(), cluster=wider)
+        for name, job in (("free", JOBS["free"]), ("contradictory", contradictory))
+    }
+    planning = CataloguePlanning(problems, lambda: wider)
+    try:
+        found = {name: ask(planning, name, "annex/x-0") for name in problems}
+    finally:
+        planning.close()
+    assert {name: getattr(each, "code", None) for name, each in found.items()} == {
+        "free": "devices",
+        "contradictory": "input",
+    }
+
+
 def test_a_job_that_is_wrong_is_refused_and_ends_nobody_else(planning: CataloguePlanning) -> None:
     found = ask(planning, "odd", "lab/core-0")
     assert isinstance(found, Infeasible)
