@@ -52,7 +52,7 @@ class _IdealWorld:
         self.finish: dict[str, float] = {}
         for job_id, job in controller.ledger.running.items():
             record = controller.jobs[job_id]
-            end = max(now, job.end)
+            end = max(now, job.finish)
             if record.state is State.STOPPING:
                 self.push(GangStopped(at=now, job_id=job_id, epoch=record.epoch, saved=record.saved))
                 continue
@@ -96,7 +96,7 @@ class _IdealWorld:
         if gang is None:
             return record.saved
         rate = gang.candidate.rate_low if self.pessimistic else gang.candidate.rate
-        left = (self.controller.ledger.running[job_id].end - at) * rate
+        left = (self.controller.ledger.running[job_id].finish - at) * rate
         return min(record.spec.work, max(record.saved, record.spec.work - left))
 
 

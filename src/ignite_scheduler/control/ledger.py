@@ -12,6 +12,7 @@ from dataclasses import fields, replace
 from operator import attrgetter
 from typing import Any, Final
 
+from ignite_scheduler.control import limits
 from ignite_scheduler.control.admission import run_seconds
 from ignite_scheduler.control.events import JobSubmitted
 from ignite_scheduler.control.inventory import Inventory
@@ -145,11 +146,13 @@ class Ledger:
         record = self.put(
             record, state=State.STARTING, epoch=record.epoch + 1, gang=gang, done=record.saved, first_started=first
         )
-        end = at + option.seconds
+        finish = at + option.seconds
+        end = min(finish, limits.ends_by(record, at))
         self.running[record.job_id] = RunningJob(
             job_id=record.job_id,
             started=at,
             end=end,
+            finish=finish,
             needs=self.inventory.needs_of_devices(device_ids),
             option=option,
             terms=record.spec.terms,
@@ -158,18 +161,20 @@ class Ledger:
         insort(self.releases, (end, record.job_id))
         return record
 
-    def expect_end(self, record: JobRecord, end: float) -> None:
-        """Note when the job is now expected to give its devices back."""
+    def expect_finish(self, record: JobRecord, finish: float) -> None:
+        """Note when all work of the job would now be done; it gives its devices back at its max_time at the latest."""
         job = self.running[record.job_id]
-        if end != job.end:
-            del self.releases[bisect_left(self.releases, (job.end, record.job_id))]
-            insort(self.releases, (end, record.job_id))
-            self.running[record.job_id] = replace(job, end=end)
+        self._expect_end(replace(job, finish=finish), min(finish, limits.ends_by(record, job.started)))
 
     def expect_stop(self, record: JobRecord, at: float) -> None:
         """Note that the job has been told to end."""
-        self.expect_end(record, at)
-        self.running[record.job_id] = replace(self.running[record.job_id], stoppable=False)
+        self._expect_end(replace(self.running[record.job_id], stoppable=False), at)
+
+    def _expect_end(self, job: RunningJob, end: float) -> None:
+        if end != job.end:
+            del self.releases[bisect_left(self.releases, (job.end, job.job_id))]
+            insort(self.releases, (end, job.job_id))
+        self.running[job.job_id] = replace(job, end=end)
 
     def vacate(self, record: JobRecord) -> None:
         """Take the devices of the job's gang back."""

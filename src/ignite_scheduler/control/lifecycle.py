@@ -143,7 +143,9 @@ class Lifecycle:
         gang = replace(record.held, heard_at=event.at, missing_since=None)
         self.ledger.put(record, state=State.RUNNING, gang=gang)
         job = self.ledger.running[event.job_id]
-        self.ledger.expect_end(record, event.at + job.option.seconds - startup_seconds(record.spec, record.remaining))
+        self.ledger.expect_finish(
+            record, event.at + job.option.seconds - startup_seconds(record.spec, record.remaining)
+        )
 
     def gang_progressed(self, event: GangProgressed) -> None:
         """Note what is done and saved, and the end that follows from a measured rate."""
@@ -155,7 +157,7 @@ class Lifecycle:
         done = min(work, max(record.done, event.done, saved))
         record = self.ledger.put(record, done=done, saved=saved, gang=replace(record.held, heard_at=event.at))
         if event.rate and record.state is State.RUNNING:
-            self.ledger.expect_end(record, event.at + (work - record.done) / event.rate)
+            self.ledger.expect_finish(record, event.at + (work - record.done) / event.rate)
 
     def gang_finished(self, event: GangFinished) -> None:
         """The job is done."""

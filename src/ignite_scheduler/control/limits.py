@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from ignite_scheduler.control.commands import SetTimer
@@ -17,11 +18,16 @@ _ROUNDING: Final = 1e-9
 
 def timer(record: JobRecord, started: float) -> SetTimer | None:
     """The timer that ends the job's present gang, which got its devices at ``started``; None without a limit."""
-    limit = record.spec.terms.max_time
-    if limit is None:
+    at = ends_by(record, started)
+    if at == math.inf:
         return None
-    at = started + max(0.0, limit - record.held_for)
     return SetTimer(timer_id=f"{TIMER}/{record.epoch}/{record.job_id}", at=at)
+
+
+def ends_by(record: JobRecord, started: float) -> float:
+    """When the job's present gang, which got its devices at ``started``, must end at the latest; infinity if never."""
+    limit = record.spec.terms.max_time
+    return math.inf if limit is None else started + max(0.0, limit - record.held_for)
 
 
 def gang_of(timer_id: str) -> tuple[str, int] | None:

@@ -67,12 +67,14 @@ class QueuedJob:
 class RunningJob:
     """A job that holds devices; ``end`` is when it is expected to give them back.
 
+    ``finish`` is when all its work would be done: later than ``end`` where its max_time or a stop comes first.
     ``stoppable``: it may be preempted, and is not being stopped already.
     """
 
     job_id: str
     started: float
     end: float
+    finish: float
     needs: Needs
     option: Option
     terms: QueueTerms

@@ -497,6 +497,47 @@ def test_look_ahead_knows_of_time_limits():
     assert forecast(desk.controller, 10.0) == {"behind": (30.0, 130.0, 130.0)}
 
 
+def test_policies_see_a_gang_end_at_its_max_time_at_the_latest():
+    desk = Desk()
+    desk.submit("j", at=5.0, max_time=30.0)
+    seen = desk.controller.ledger.running
+    assert (seen["j"].end, seen["j"].finish) == (35.0, 105.0)
+    desk.run("j", at=6.0)
+    assert (seen["j"].end, seen["j"].finish) == (35.0, 106.0)
+    desk.say(GangProgressed(at=10.0, job_id="j", epoch=1, done=20, saved=0, rate=10.0))
+    assert (seen["j"].end, seen["j"].finish) == (18.0, 18.0)
+    desk.say(GangProgressed(at=10.0, job_id="j", epoch=1, done=20, saved=0, rate=0.5))
+    assert desk.controller.ledger.releases == [(35.0, "j")]
+
+
+def test_nothing_is_backfilled_that_would_outlast_the_time_limit_of_what_runs():
+    desk = Desk("backfill")
+    desk.submit("limited", 3, max_time=30.0)
+    desk.submit("head", 4)
+    desk.submit("long", 1, rate=2.0)
+    desk.submit("short", 1, rate=4.0)
+    assert {job_id for job_id in desk.controller.jobs if desk.state(job_id) is State.STARTING} == {"limited", "short"}
+
+
+def test_what_a_stopped_gang_has_saved_is_foretold_by_the_work_that_it_has_left():
+    class Preempting:
+        name = "preempting"
+
+        def decide(self, view):
+            free = dict(view.free)
+            starts = [Start(job_id=job.job_id, option=job.options[0]) for job in view.queue if free["*/V"] == 4][:1]
+            stops = [
+                each.job_id for each in view.running.values() if each.stoppable and view.now >= 40.0 > each.started
+            ]
+            return Decision(starts=tuple(starts), stops=tuple(stops), wake_at=40.0)
+
+    desk = Desk(Preempting())
+    desk.submit("j")
+    desk.submit("waits")
+    foretold = forecast(desk.controller, 40.0)
+    assert foretold == {"j": (0.0, 100.0, 100.0), "waits": (100.0, 200.0, 200.0)}
+
+
 def test_a_job_that_has_just_come_back_is_not_given_the_reasons_of_a_round_that_did_not_see_it():
     desk = Desk(round_interval=60.0)
     desk.submit("runs", 4)

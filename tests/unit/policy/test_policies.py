@@ -48,7 +48,14 @@ def view(jobs, free, running=(), now=0.0):
         queue.add(job)
     holders = {
         job_id: RunningJob(
-            job_id=job_id, started=0.0, end=end, needs=held.needs, option=held, terms=QueueTerms(), stoppable=True
+            job_id=job_id,
+            started=0.0,
+            end=end,
+            finish=end,
+            needs=held.needs,
+            option=held,
+            terms=QueueTerms(),
+            stoppable=True,
         )
         for job_id, end, held in running
     }
