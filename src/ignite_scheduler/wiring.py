@@ -283,7 +283,6 @@ class _Session:
         finally:
             planning.close()
             journal.close()
-            self._records.logs.close()
 
     def _problem(self, asked: Asked) -> Problem:
         request = self._request

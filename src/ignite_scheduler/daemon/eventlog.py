@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 from ignite_scheduler.control.commands import Command
 from ignite_scheduler.control.events import Event
@@ -32,11 +32,14 @@ _SHOWN: Final[Mapping[str, str]] = {
 
 
 class EventLogs:
-    """Writes a line for each event and command about a job into the job's directory (``directory_of`` its id)."""
+    """Writes a line for each event and command about a job into the job's directory (``directory_of`` its id).
+
+    No file stays open between two records: a run may have more jobs than a process may have files.
+    """
 
     def __init__(self, directory_of: Callable[[str], Path]) -> None:
         self._directory_of = directory_of
-        self._files: dict[str, TextIO] = {}
+        self._files: dict[str, Path] = {}
 
     def note(self, record: Record) -> None:
         """Take note of one more record."""
@@ -44,19 +47,16 @@ class EventLogs:
             job_id = getattr(entry, "job_id", None)
             if job_id is not None:
                 line = {"at_s": record.event.at, **_line(entry)}
-                self._file(job_id).write(json.dumps(line, ensure_ascii=False) + "\n")
+                with self._file(job_id).open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
-    def close(self) -> None:
-        """Close the files."""
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
-
-    def _file(self, job_id: str) -> TextIO:
+    def _file(self, job_id: str) -> Path:
+        """The job's file; at its first record of this process it is emptied."""
         if job_id not in self._files:
             directory = self._directory_of(job_id)
             directory.mkdir(parents=True, exist_ok=True)
-            self._files[job_id] = (directory / EVENTS_FILE).open("w", encoding="utf-8", buffering=1)
+            self._files[job_id] = directory / EVENTS_FILE
+            self._files[job_id].write_text("")
         return self._files[job_id]
 
 

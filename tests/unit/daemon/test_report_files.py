@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 from dataclasses import replace
 from pathlib import Path
 
@@ -91,7 +93,6 @@ def test_event_logs_have_a_line_with_units_for_each_event_and_command(tmp_path: 
     ]
     for sequence, (event, commands) in enumerate(events, start=1):
         logs.note(Record(sequence=sequence, event=event, commands=commands))
-    logs.close()
     lines = [json.loads(line) for line in (tmp_path / "a" / "events.jsonl").read_text().splitlines()]
     assert [line.get("event") or line.get("command") for line in lines] == [
         "JobSubmitted",
@@ -116,6 +117,18 @@ def test_event_logs_are_told_anew_by_the_next_process(tmp_path: Path) -> None:
     for _ in range(2):
         logs = EventLogs(lambda _: tmp_path)
         logs.note(Record(sequence=1, event=submission("a"), commands=()))
-        logs.close()
     assert len((tmp_path / "events.jsonl").read_text().splitlines()) == 1
     assert pytest.approx(0.0) == json.loads((tmp_path / "events.jsonl").read_text())["at_s"]
+
+
+def test_event_logs_keep_no_file_open(tmp_path: Path) -> None:
+    logs = EventLogs(lambda job_id: tmp_path / job_id)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = len(os.listdir("/dev/fd")) + 10
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
+    try:
+        for sequence in range(2 * few):
+            logs.note(Record(sequence=sequence, event=submission(f"job{sequence}"), commands=()))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert len(list(tmp_path.glob("*/events.jsonl"))) == 2 * few
