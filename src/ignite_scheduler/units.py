@@ -164,9 +164,11 @@ def format_duration(value: float) -> str:
 
     >>> format_duration(5400)
     '1.5h'
-    >>> format_duration(0.0123)
-    '12.3ms'
+    >>> format_duration(0.0123), format_duration(0)
+    ('12.3ms', '0s')
     """
+    if value == 0:
+        return "0s"
     if value >= 60:
         return _print(value, (("d", 86400.0), ("h", 3600.0), ("min", 60.0)))
     return _print(value, (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)))
