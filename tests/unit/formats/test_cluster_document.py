@@ -176,6 +176,8 @@ SPOILED = [
     ("name: lab2", "name: 2", 8, "nodes[1].name", "node name"),
     ("version: 1", "version: 2", 1, "version", "expected 1, found 2"),
     ("version: 1", "version: '1'", 1, "version", "expected 1"),
+    ("version: 1", "version: true", 1, "version", "expected 1, found True"),
+    ("version: 1", "version: 1.0", 1, "version", "expected 1, found 1.0"),
     ("version: 1\n", "", 1, "version", "write 'version: 1'"),
     ("10Gbit/s", "10", 13, "links.default.bandwidth", "'10GB/s' or '10Gbit/s'"),
     ("10Gbit/s", "0Gbit/s", 13, "links.default.bandwidth", "above 0"),

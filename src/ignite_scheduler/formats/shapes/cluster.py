@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
@@ -21,6 +21,7 @@ from ignite_scheduler.formats.shapes.fields import (
     Price,
     Shape,
     Text,
+    Version,
 )
 
 
@@ -94,7 +95,7 @@ class LinksShape(Shape):
 class ClusterShape(Shape):
     """Machines, their devices and the links between them."""
 
-    version: Literal[1]
+    version: Version
     name: Text
     currency: Text | None = None
     nodes: Annotated[list[NodeShape], Field(min_length=1)]

@@ -142,6 +142,12 @@ def whole(value: object, least: int | None = None) -> int:
     return value
 
 
+def _version(value: object) -> int:
+    if type(value) is not int or value != 1:  # true and 1.0 equal 1 too
+        raise ValueError(f"expected 1, found {_found(value)}")
+    return value
+
+
 def _found(value: object) -> str:
     if value is None:
         return "nothing"
@@ -152,6 +158,7 @@ def _found(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "…"
 
 
+Version = Annotated[int, Checked(_version, {"type": "integer", "const": 1})]
 Number = Annotated[float, Checked(number, {"type": "number"})]
 NotNegative = Annotated[float, Checked(partial(number, least=0), {"type": "number", "minimum": 0})]
 Positive = Annotated[float, Checked(partial(number, above=0), {"type": "number", "exclusiveMinimum": 0})]

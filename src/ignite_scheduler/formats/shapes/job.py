@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field
 
@@ -22,6 +22,7 @@ from ignite_scheduler.formats.shapes.fields import (
     Shape,
     Steps,
     Text,
+    Version,
     nearest,
     or_list,
     word,
@@ -212,13 +213,13 @@ class WorkShape(Shape):
 class JobShape(WorkShape):
     """One training job."""
 
-    version: Literal[1]
+    version: Version
 
 
 class TrainingLineShape(WorkShape):
     """A line of a workload: a training job and when it is submitted."""
 
-    version: Literal[1] = 1
+    version: Version = 1
     submit_s: NotNegative
 
 
