@@ -121,12 +121,23 @@ def simulate(
         name, jobs = Path(workload).stem, load_workload(workload)
     else:
         name, jobs = "workload", tuple(workload)
+    _check_profiles(jobs, profiles or {})
     planner = catalogue_planner(profiles)
     results = tuple(
         play(jobs, cluster, policy, seed=seed, noise=noise, costs=costs, planner=planner, promises=promises)
         for policy in chosen
     )
     return Simulated(results=results, cluster=cluster, workload=name)
+
+
+def _check_profiles(jobs: Sequence[WorkloadJob], given: Mapping[str, Profile]) -> None:
+    """Say at once, and of which line, that a job's profile is missing: nothing is played for nothing."""
+    for one in jobs:
+        if not isinstance(one.job, Job) or one.name in given or one.source is None:
+            continue
+        path = one.job.model.profile
+        if path is not None and not Path(path).is_file():
+            raise one.source.error(("model", "profile"), f"no file {path!r}; check the path, or measure the model")
 
 
 def catalogue_planner(

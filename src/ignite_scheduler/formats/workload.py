@@ -34,10 +34,14 @@ class TableJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadJob:
-    """One line: seconds from the workload's start to the submission, and the job."""
+    """One line: seconds from the workload's start to the submission, and the job.
+
+    ``source`` is where a training job stands, for messages; None for one that was read from no file.
+    """
 
     submit: float
     job: Job | TableJob
+    source: Source | None = field(default=None, compare=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -118,7 +122,7 @@ def _line(source: Source) -> WorkloadJob:
     job = job_from_shape(source, training)
     if job.steps is None and job.epochs is None:
         raise source.error((), f"expected 'steps' or 'epochs', to say how long {job.name!r} trains; found neither")
-    return WorkloadJob(submit=training.submit_s, job=job)
+    return WorkloadJob(submit=training.submit_s, job=job, source=source)
 
 
 def _table_job(source: Source, shape: TableLineShape) -> TableJob:
