@@ -14,7 +14,8 @@ cluster that it takes, for a job still to come. Priority p counts as weight · 2
 break ties.
 
 *Deadlines.* The weighted tardiness that starting now avoids, against waiting for the next devices to come free,
-outweighs all of the above.
+outweighs all of the above. What those are depends on who starts now: where a choice makes a job late that it passes
+over, later than was reckoned with, it is made anew with that finish.
 
 *Deferral.* A job that would finish sooner by waiting for devices that are expected back, ends of this round's starts
 included, does not start on a slow option. Devices that one job waits for are not counted on by another.
@@ -61,6 +62,10 @@ _SPARE: Final = "reserved:"
 """Before a pool's id: its devices that a reservation leaves over."""
 
 
+_Able = list[tuple[QueuedJob, list[Option]]]
+_Worth = Callable[[QueuedJob, Option], float]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ignite:
     """Joint choice over all queued jobs. See the module's text for what it optimises.
@@ -97,7 +102,7 @@ class Ignite:
         forbidden: set[int] = set()
         selection = Selection(chosen=(), value=0.0, bound=0.0, method="nothing fits")
         for _ in range(self.rounds):
-            selection = _choose(view, jobs, free, reservation, forbidden)
+            selection = self._select(view, starts, jobs, free, reservation, forbidden)
             new = _deferrals(view, starts, selection, jobs, free)
             if not new:
                 break
@@ -114,6 +119,32 @@ class Ignite:
         return Decision(
             starts=(*starts, *chosen), reasons=reasons, rest=rest, gap=selection.gap, method=selection.method
         )
+
+    def _select(
+        self,
+        view: View,
+        starts: list[Start],
+        jobs: list[QueuedJob],
+        free: dict[str, int],
+        reservation: Reservation | None,
+        forbidden: set[int],
+    ) -> Selection:
+        """The joint choice; made anew, with what it has shown, where it would make a job late that it passes over."""
+        able = [
+            (job, [option for option in job.options if id(option) not in forbidden and fits(option.needs, free)])
+            for job in jobs
+        ]
+        able = [(job, options) for job, options in able if options]
+        pressed = [job for job, _ in able if job.terms.deadline is not None]
+        finishes = {job.job_id: _finish_if_passed_over(job, view, able, free) for job in pressed}
+        selection = _choose(view, able, free, reservation, finishes)
+        for _ in range(self.rounds - 1):
+            late = _late_behind(view, starts, selection, pressed, free, finishes)
+            if not late:
+                break
+            finishes |= late
+            selection = _choose(view, able, free, reservation, finishes)
+        return selection
 
     def _overdue(self, view: View, free: dict[str, int]) -> tuple[list[Start], Reservation | None]:
         """Starts of overdue jobs, the longest overdue first, and the reservation of the first that must wait."""
@@ -150,18 +181,16 @@ class Ignite:
 
 
 def _choose(
-    view: View, jobs: list[QueuedJob], free: dict[str, int], reservation: Reservation | None, forbidden: set[int]
+    view: View, able: _Able, free: dict[str, int], reservation: Reservation | None, finishes: Mapping[str, float]
 ) -> Selection:
-    """The joint choice: first as if devices were scarce; if all jobs start, again as if they were not."""
+    """The joint choice: first as if devices were scarce; if all jobs start, again as if they were not.
+
+    ``finishes``: id of each job with a deadline → its finish if it does not start now.
+    """
     capacity = dict(free)
     if reservation is not None:
         capacity.update({_SPARE + pool: count for pool, count in reservation.spare.items()})
-    able = [
-        (job, [option for option in job.options if id(option) not in forbidden and fits(option.needs, free)])
-        for job in jobs
-    ]
-    able = [(job, options) for job, options in able if options]
-    urgency = _urgency(view, able, free)
+    urgency = _urgency(view, able, finishes)
     total = view.num_devices
     for worth in (_worth_crowded(able), _worth_roomy(able, total)):
         choices = [
@@ -179,10 +208,6 @@ def _choose(
         if len(selection.chosen) < len(able):
             break
     return selection
-
-
-_Able = list[tuple[QueuedJob, list[Option]]]
-_Worth = Callable[[QueuedJob, Option], float]
 
 
 def _worth_crowded(able: _Able) -> _Worth:
@@ -211,12 +236,12 @@ def _worth_roomy(able: _Able, total: int) -> _Worth:
     return lambda job, option: 1.0 - cost(job, option) / most / (1 + len(able))
 
 
-def _urgency(view: View, able: _Able, free: Mapping[str, int]) -> dict[int, float]:
+def _urgency(view: View, able: _Able, finishes: Mapping[str, float]) -> dict[int, float]:
     """By id of option: weighted tardiness that starting on it now avoids; the largest counts ten times all else."""
     late: dict[int, float] = {}
     pressed = [(job, options) for job, options in able if job.terms.deadline is not None]
     for job, options in pressed:
-        waiting = max(0.0, _finish_if_passed_over(job, view, able, free) - job.deadline_at)
+        waiting = max(0.0, finishes[job.job_id] - job.deadline_at)
         for option in options:
             starting = max(0.0, view.now + option.seconds - job.deadline_at)
             late[id(option)] = _weight(job) * (waiting - starting)
@@ -233,6 +258,35 @@ def _finish_if_passed_over(job: QueuedJob, view: View, able: _Able, free: Mappin
     if first is None:
         return after + job.options[0].seconds
     return max(first.start, after) + first.option.seconds
+
+
+def _late_behind(
+    view: View,
+    starts: list[Start],
+    selection: Selection,
+    pressed: list[QueuedJob],
+    free: Mapping[str, int],
+    finishes: Mapping[str, float],
+) -> dict[str, float]:
+    """Finishes of jobs that the selection passes over, makes late, and makes later than was reckoned with.
+
+    What a job waits for is known only when it is chosen who takes the free devices.
+    """
+    begun = [*starts, *(Start(job_id=each.key[0].job_id, option=each.key[1]) for each in selection.chosen)]
+    started = {start.job_id for start in begun}
+    left = dict(free)
+    for each in selection.chosen:
+        take(each.key[1].needs, left)
+    coming = list(releases_of(view, begun))
+    late = {}
+    for job in pressed:
+        if job.job_id in started:
+            continue
+        first = reserve(job, view.now, left, coming)
+        finish = 0.0 if first is None else first.start + first.option.seconds
+        if finish > max(job.deadline_at, finishes[job.job_id]):
+            late[job.job_id] = finish
+    return late
 
 
 def _deferrals(

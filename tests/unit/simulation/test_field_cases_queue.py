@@ -70,3 +70,14 @@ def test_d10c_the_deadline_gets_the_fast_device():
     assert ends(result.rows) == {"J1": pytest.approx(60), "J2": pytest.approx(40)}
     assert result.deadlines_met == 1
     assert ends(simulate(jobs, two, make_policy("fifo")).rows)["J2"] == pytest.approx(80)
+
+
+def test_a_deadline_is_kept_though_another_job_would_take_the_one_device_that_can_keep_it():
+    jobs = [
+        table_job("J0", 0, {"F:1": 46, "S:1": 138}, deadline=60),
+        table_job("J1", 0, {"F:1": 13, "S:1": 13}),
+        table_job("J2", 0, {"F:1": 43, "S:1": 129}),
+    ]
+    result = simulate(jobs, cluster({"n": {"F": 1, "S": 1}}), make_policy("ignite"))
+    assert starts(result.rows) == {"J0": 0, "J1": 0, "J2": 46 / MINUTE}
+    assert result.deadlines_met == 1
