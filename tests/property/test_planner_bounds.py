@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ignite_scheduler.model import PipelineChoice
 from ignite_scheduler.planner import Problem
+from ignite_scheduler.planner.extents import extent_tables
 from ignite_scheduler.planner.kernel import (
     Numbers,
     crossing_bytes,
@@ -23,10 +24,19 @@ from ignite_scheduler.planner.kernel import (
     suffix_step,
     value_of,
 )
+from ignite_scheduler.planner.lanes import make_lanes, outer_responses
 from ignite_scheduler.planner.problem import Family
 from ignite_scheduler.planner.setup import Setup, prepare, quick_bound
 from ignite_scheduler.planner.solve import NOTHING, first_plan, improve, levels
-from ignite_scheduler.planner.tables import link_pace, link_seconds, round_trips, stage_pace, stage_seconds
+from ignite_scheduler.planner.tables import (
+    behind_tables,
+    cycle_pace,
+    link_pace,
+    link_seconds,
+    round_trips,
+    stage_pace,
+    stage_seconds,
+)
 from planner_cases import job, problems
 
 SMALL = settings(
@@ -161,3 +171,86 @@ def test_response_gives_the_step_when_all_arrive_together(problem: Problem) -> N
             step = suffix_step(numbers, room, n, False)
             length = response(numbers, room, n, False, 0.0, 0.0, 0.0, out)
             assert out[:length].max() == pytest.approx(step, abs=ROUNDING)
+
+
+def with_batch(problem: Problem, total: int, micro: int, schedule: str = "1f1b") -> Problem:
+    """The problem with ``total`` samples a step in microbatches of ``micro``."""
+    return replace(problem, job=job(total=total, micro=micro, pipeline=PipelineChoice(schedule=schedule)))
+
+
+@SMALL
+@given(problem=problems(most_layers=6, most_devices=4, skips=True), total=st.integers(1, 14), micro=st.integers(1, 2))
+def test_cycles_of_neighbours_never_exceed_the_step(problem: Problem, total: int, micro: int) -> None:
+    for _, _, numbers in families_of(with_batch(problem, total, micro)):
+        for pipeline, value in every_pipeline(numbers):
+            classes, first = pipeline
+            fill = list(suffixes(numbers, pipeline))[-1][4]
+            ends = (numbers.num_layers, *first)
+            for front in range(len(classes)):
+                cycle, most = 0.0, 0.0
+                for q in range(front, -1, -1):
+                    c, i, end = classes[q], first[q], ends[q]
+                    f, b = (
+                        x[c, 0, end] - x[c, 0, i] + numbers.overhead[c] for x in (numbers.forward, numbers.backward)
+                    )
+                    if q == front:
+                        most = max(f, b) if numbers.even else b
+                    else:
+                        cycle += sum(link_seconds(numbers, classes[q + 1], c, i, numbers.sizes[0]))
+                    cycle += f + b
+                    length = front - q + 1
+                    assert fill + cycle_pace(numbers, front + 1, length, cycle, most) <= value + ROUNDING
+
+
+@SMALL
+@given(
+    problem=problems(most_layers=6, most_devices=4, skips=True),
+    total=st.integers(1, 14),
+    micro=st.integers(1, 2),
+    schedule=st.sampled_from(["1f1b", "gpipe"]),
+)
+def test_tables_by_extent_never_exceed_a_completion(problem: Problem, total: int, micro: int, schedule: str) -> None:
+    for _, _, numbers in families_of(with_batch(problem, total, micro, schedule)):
+        for pipeline, value in sorted(every_pipeline(numbers), key=lambda entry: entry[1])[:40]:
+            limit = value + 2e-9
+            front = extent_tables(numbers, behind_tables(numbers, limit), limit)
+            end = numbers.num_layers
+            for _, multiset, c, i, _, step in suffixes(numbers, pipeline):
+                assert step + front[multiset, c, i, end] <= value + ROUNDING
+                end = i
+
+
+@SMALL
+@given(data=st.data(), stages=st.integers(1, 4), total=st.integers(2, 20), micro=st.integers(1, 3))
+def test_outer_responses_imply_all_others(data: st.DataObject, stages: int, total: int, micro: int) -> None:
+    problem = problems(most_layers=6, most_devices=4).map(lambda drawn: with_batch(drawn, total, micro))
+    numbers = next(
+        numbers
+        for _, _, numbers in families_of(data.draw(problem.filter(lambda drawn: len(drawn.cluster.devices) == 4)))
+    )
+    m, n = numbers.num_microbatches, min(stages, numbers.max_stages)
+    if m <= n:
+        return
+    room, lanes = make_room(numbers.max_stages, m), make_lanes(numbers.max_stages, m)
+    seconds = st.integers(0, 9)
+    for figures in (room.forward, room.backward, room.link_forward, room.link_backward):
+        for q in range(n):
+            figures[q] = data.draw(seconds)
+            if not numbers.even:
+                figures[q, 1] = data.draw(st.integers(0, int(figures[q, 0])))
+    closed, spacing, turn, gap = data.draw(st.tuples(st.booleans(), seconds, st.integers(0, 40), seconds))
+    every, outer = np.zeros(m * m), np.zeros(2 * n * m)
+    response(numbers, room, n, closed, float(spacing), float(turn), float(gap), every)
+    length = outer_responses(numbers, room, lanes, n, closed, float(spacing), float(turn), float(gap), outer)
+    first, last = outer[: n * m].reshape(m, n), outer[n * m : length].reshape(m - n, n)
+    at = 0
+    for j in range(m):
+        for k in range(max(0, j - n + 1), m):
+            if j < n:
+                implied = first[k, j]
+            elif k >= m - n:
+                implied = last[m - 1 - j, m - 1 - k]
+            else:
+                implied = first[k - j + n - 1, n - 1]
+            assert every[at] == implied
+            at += 1

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ignite_scheduler.planner.compiled import compiled
+from ignite_scheduler.planner.compiled import compiled, inlined
 
 NEVER: Final = -1e30
 """A time so early that adding a duration does not change it."""
@@ -144,7 +144,7 @@ def make_room(max_stages: int, num_microbatches: int) -> Any:
     )
 
 
-@compiled
+@inlined
 def set_stage(numbers: Any, room: Any, q: int, c: int, first: int, end: int) -> None:
     """Put layers ``first`` … ``end`` − 1 on a device of class c as the stage q from the end."""
     room.classes[q] = c
@@ -155,7 +155,7 @@ def set_stage(numbers: Any, room: Any, q: int, c: int, first: int, end: int) -> 
     room.finish[q] = numbers.update[c, end] - numbers.update[c, first]
 
 
-@compiled
+@inlined
 def set_link(numbers: Any, room: Any, q: int, source: int, target: int, num_bytes: float) -> None:
     """Set the link from a device of class ``source`` into stage q on class ``target``, for bytes a sample."""
     for e in range(2):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ignite_scheduler.planner.climb import climb, shake
+from ignite_scheduler.planner.extents import extent_tables
 from ignite_scheduler.planner.instance import Arrays, Classes, Model
 from ignite_scheduler.planner.kernel import Floats, Ints, Numbers, make_room, value_of
 from ignite_scheduler.planner.orders import orders
@@ -52,11 +53,18 @@ MAX_LEVELS = 16
 MAX_TABLE = 8_000_000
 """Entries of all these tables together."""
 
+MAX_EXTENTS = 24_000_000
+"""Entries of the table by extents at most."""
+
+ENTRIES_PER_WORK = 64
+"""Entries of that table that cost as much as timing one pipeline."""
+
+NO_EXTENTS = np.zeros((0, 0, 0, 0))
+
 UNKNOWN = np.zeros((0, 0, 0))
 """Nothing is known of what lies behind a stage."""
 
 MEMORY_BYTES = 400_000_000
-MAX_ENTRIES = 1_000_000
 MEMORY_MICROBATCHES = 64
 """Suffixes are compared by their responses up to this many microbatches."""
 
@@ -153,6 +161,12 @@ def table_work(numbers: Numbers) -> int:
     return 1 + len(numbers.num_used) * len(numbers.counts) * (numbers.num_layers + 1) // STATES_PER_WORK
 
 
+def extent_work(numbers: Numbers) -> float:
+    """Work of the table by extents, in timed pipelines; infinite where it would be too large."""
+    entries = len(numbers.num_used) * len(numbers.counts) * numbers.num_layers * (numbers.num_layers + 1)
+    return 1 + entries // ENTRIES_PER_WORK if entries <= MAX_EXTENTS else np.inf
+
+
 def first_plan(numbers: Numbers, *, sweep: int = SWEEP, shaken: bool = False) -> tuple[Choice, float]:
     """A good plan, and a step time that no permitted plan goes below.
 
@@ -212,16 +226,25 @@ def improve(
     min(``target``, its value).
     """
     classes, first = _buffers(numbers)
-    wanted = 1 + budget // (LEVEL_WORK + 4 * table_work(numbers))
-    floors, totals = levels(numbers, _step_limit(numbers, target), wanted)
+    limit = _step_limit(numbers, target)
+    spent = extent_work(numbers)
+    if remember and not numbers.gpipe and limit < np.inf and spent <= budget // 4:
+        extents = extent_tables(numbers, behind_tables(numbers, limit), limit)
+        floors, totals = np.zeros(1), np.pad(extents.min(axis=3), ((0, 0), (0, 0), (0, 1)))[None]
+    else:
+        extents = NO_EXTENTS
+        floors, totals = levels(numbers, limit, 1 + budget // (LEVEL_WORK + 4 * table_work(numbers)))
+        spent = len(totals) * table_work(numbers)
     n = 0
     if ties:
         n = len(incumbent.classes)
         classes[:n], first[:n] = incumbent.classes, incumbent.first
     memory = make_memory(numbers, wanted=remember)
-    value, n, work, complete = search(numbers, floors, totals, memory, target, n, classes, first, slack, budget)
+    value, n, work, complete = search(
+        numbers, floors, totals, extents, memory, target, n, classes, first, slack, budget
+    )
     found = _choice(value, n, classes, first) if n > 0 else incumbent
-    return found, int(work) + len(totals) * table_work(numbers), bool(complete) and slack == 1.0
+    return found, int(work) + int(spent), bool(complete) and slack == 1.0
 
 
 def levels(numbers: Numbers, limit: float, wanted: int) -> tuple[Floats, Floats]:
@@ -248,14 +271,9 @@ def make_memory(numbers: Numbers, *, wanted: bool) -> Memory:
     if numbers.gpipe and numbers.even:
         size = 4 + len(numbers.tensors)
     known = size <= MEMORY_MICROBATCHES**2
-    entries = min(MAX_ENTRIES, MEMORY_BYTES // (8 * size)) if plain and known and wanted else 0
+    room = MEMORY_BYTES // 8 if plain and known and wanted else 0
     states = len(numbers.num_used) * len(numbers.counts) * (numbers.num_layers + 1)
-    return Memory(
-        head=np.full(states, -1, dtype=np.int32),
-        following=np.full(entries, -1, dtype=np.int32),
-        responses=np.empty((entries, size)),
-        length=np.zeros(1, dtype=np.int64),
-    )
+    return Memory(head=np.full(states, -1, dtype=np.int64), records=np.empty(room), length=np.zeros(1, dtype=np.int64))
 
 
 def solve(numbers: Numbers, incumbent: Choice, bound: float, budget: int) -> Outcome:

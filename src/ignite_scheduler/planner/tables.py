@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from ignite_scheduler.planner.compiled import compiled
+from ignite_scheduler.planner.compiled import compiled, inlined
 
 
-@compiled
+@inlined
 def stage_seconds(numbers: Any, c: int, first: int, end: int) -> Any:
     """Fill and busy seconds a step of the layers ``first`` … ``end`` − 1 on class c."""
     f_full = numbers.forward[c, 0, end] - numbers.forward[c, 0, first] + numbers.overhead[c]
@@ -30,7 +30,7 @@ def stage_seconds(numbers: Any, c: int, first: int, end: int) -> Any:
     return f_full + b_last, (numbers.num_microbatches - 1) * (f_full + b_full) + f_last + b_last
 
 
-@compiled
+@inlined
 def stage_pace(numbers: Any, c: int, first: int, end: int, n: int) -> float:
     """Seconds beyond the fill of the whole pipeline that a step takes at least because of one stage.
 
@@ -40,25 +40,36 @@ def stage_pace(numbers: Any, c: int, first: int, end: int, n: int) -> float:
     (M−1)·b + (M−K)·f. Read from the end: the last forward comes after M−1 forwards and M − K backwards, and then the
     last microbatch goes to the end and back. GPipe does all forwards, and then all backwards: fill and (M−1)·(f + b).
     """
-    m = numbers.num_microbatches
-    if m == 1 or not numbers.shrinking:
-        return 0.0
     over = numbers.overhead[c]
-    f_full = numbers.forward[c, 0, end] - numbers.forward[c, 0, first] + over
-    b_full = numbers.backward[c, 0, end] - numbers.backward[c, 0, first] + over
-    if numbers.gpipe:
-        return float((m - 1) * (f_full + b_full if numbers.even else b_full))
+    return pace_of(
+        numbers.num_microbatches,
+        n,
+        numbers.even,
+        numbers.shrinking,
+        numbers.gpipe,
+        numbers.forward[c, 0, end] - numbers.forward[c, 0, first] + over,
+        numbers.backward[c, 0, end] - numbers.backward[c, 0, first] + over,
+        numbers.forward[c, 1, end] - numbers.forward[c, 1, first] + over,
+    )
+
+
+@inlined
+def pace_of(m: int, n: int, even: bool, shrinking: bool, gpipe: bool, f: float, b: float, f_last: float) -> float:
+    """:func:`stage_pace` from the seconds of a full forward and backward and of the last forward."""
     held = min(m, n)
-    pace = (m - 1) * b_full
-    if m > held:
-        f_last = numbers.forward[c, 1, end] - numbers.forward[c, 1, first] + over
-        pace += (m - held - 1) * f_full + f_last
-    if numbers.even:
-        pace = max(pace, (m - 1) * f_full + (m - held) * b_full)
-    return float(pace)
+    pace = 0.0
+    if m == 1 or not shrinking:
+        pace = 0.0
+    elif gpipe:
+        pace = (m - 1) * (f + b if even else b)
+    elif even:
+        pace = max((m - 1) * b + (m - held) * f, (m - 1) * f + (m - held) * b)
+    else:
+        pace = (m - 1) * b + ((m - held - 1) * f + f_last if m > held else 0.0)
+    return pace
 
 
-@compiled
+@inlined
 def round_trips(numbers: Any, n: int) -> int:
     """How often a microbatch of the n-th stage from the end must go to the end and back, one after the other.
 
@@ -73,7 +84,28 @@ def round_trips(numbers: Any, n: int) -> int:
     return int((counted + held - 1) // held)
 
 
-@compiled
+@inlined
+def cycle_pace(numbers: Any, n: int, length: int, cycle: float, most: float) -> float:
+    """Seconds beyond the fill of the whole pipeline because neighbouring stages wait for each other under 1F1B.
+
+    The n-th stage from the end and the ``length`` − 1 stages behind it take ``cycle`` seconds for a forward and a
+    backward of each and the links between them, there and back; ``most`` is the longer action of the first of them.
+    After the first microbatch has gone to the end and back (the fill), the backward of k lets the forward of k + n in,
+    which goes down to the last of these stages; there it lets the backward of k + ``length`` out. So each turn through
+    them brings ``length`` gradients: ⌈(M − n) ÷ length⌉ turns, then single backwards (or, read from the end, forwards).
+    """
+    m = numbers.num_microbatches if numbers.even else numbers.num_microbatches - 1
+    return 0.0 if numbers.gpipe or not numbers.shrinking else turns_pace(m, n, length, cycle, most)
+
+
+@inlined
+def turns_pace(m: int, n: int, length: int, cycle: float, most: float) -> float:
+    """:func:`cycle_pace` for m microbatches of full size."""
+    turns = max(0, m - n + length - 1) // length
+    return turns * cycle + (m - 1 - turns * length) * most if m > n else 0.0
+
+
+@inlined
 def link_pace(numbers: Any, there: float, back: float) -> float:
     """Seconds beyond the fill of the whole pipeline because one link carries all microbatches, one after the other."""
     m = numbers.num_microbatches
@@ -84,7 +116,7 @@ def link_pace(numbers: Any, there: float, back: float) -> float:
     return float((m - 1) * (there + back if numbers.gpipe else max(there, back)))
 
 
-@compiled
+@inlined
 def link_seconds(numbers: Any, e: int, d: int, j: int, size: float) -> Any:
     """Seconds there and back over the cut in front of layer j, from class e to class d, for ``size`` samples."""
     num_bytes = size * numbers.once_bytes[j]
@@ -119,7 +151,7 @@ def behind_tables(numbers: Any, work_cap: float) -> Any:  # noqa: PLR0912
             if n == 1:
                 behind[v, c, numbers.num_layers] = 0.0
             for d in range(num_classes):
-                if (w // numbers.strides[d]) % (numbers.counts[d] + 1) == 0 or not _linked(numbers, c, d):
+                if (w // numbers.strides[d]) % (numbers.counts[d] + 1) == 0 or not linked(numbers, c, d):
                     continue
                 for j in range(1, numbers.num_layers):
                     if numbers.may_cut[j] and suffix[w, d, j] < np.inf:
@@ -139,8 +171,8 @@ def behind_tables(numbers: Any, work_cap: float) -> Any:  # noqa: PLR0912
     return behind
 
 
-@compiled
-def _linked(numbers: Any, a: int, b: int) -> bool:
+@inlined
+def linked(numbers: Any, a: int, b: int) -> bool:
     return bool(numbers.latency[a, b] < np.inf and numbers.latency[b, a] < np.inf)
 
 
@@ -181,7 +213,7 @@ def front_tables(numbers: Any, behind: Any, floor: float, work_cap: float, step_
                 total[v, d, 0] = 0.0
             if numbers.num_used[v] < numbers.max_stages:
                 for e in range(num_classes):
-                    if (v // numbers.strides[e]) % (numbers.counts[e] + 1) < numbers.counts[e] and _linked(
+                    if (v // numbers.strides[e]) % (numbers.counts[e] + 1) < numbers.counts[e] and linked(
                         numbers, e, d
                     ):
                         _link_rows(numbers, stage[v + numbers.strides[e], e], total[v, d], e, d, floor, step_cap)
@@ -256,7 +288,7 @@ def least_fill_plan(numbers: Any, stage: Any, total: Any, work_cap: float, class
                 continue
             value = stage[v + numbers.strides[e], e, j]
             if n > 0 and value < np.inf:
-                if not _linked(numbers, e, classes[n - 1]):
+                if not linked(numbers, e, classes[n - 1]):
                     continue
                 there, _ = link_seconds(numbers, e, classes[n - 1], j, numbers.sizes[0])
                 _, back = link_seconds(numbers, e, classes[n - 1], j, numbers.sizes[1])

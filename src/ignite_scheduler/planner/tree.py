@@ -18,7 +18,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ignite_scheduler.planner.compiled import compiled
 from ignite_scheduler.planner.kernel import (
@@ -34,7 +33,8 @@ from ignite_scheduler.planner.kernel import (
     suffix_step,
     tensor_reads,
 )
-from ignite_scheduler.planner.tables import link_seconds, stage_pace, stage_seconds
+from ignite_scheduler.planner.lanes import make_lanes, outer_responses
+from ignite_scheduler.planner.tables import link_seconds, pace_of, stage_seconds, turns_pace
 
 TIE = 1e-9
 """Objectives that differ by less are equal."""
@@ -44,6 +44,9 @@ MAX_LOOKED = 1024
 
 WORK_ACTIONS = 256
 """Timing one pipeline counts 1, and 1 more for each that many actions."""
+
+OUTER_ACTIONS = 64
+"""Responses of a suffix count 2, and 1 more for each that many actions."""
 
 
 @compiled
@@ -86,50 +89,50 @@ def _ids_cannot_improve(numbers: Any, n: int, total: int, classes: Any, best_ids
 
 
 class Memory(NamedTuple):
-    """Suffixes met so far, by state (multiset, class, layer): linked lists of their responses.
+    """Suffixes met so far, by state (multiset, class, layer): linked lists of records in one row of numbers.
 
-    ``head[state]`` and ``following[entry]`` are entries or −1; ``responses[entry]`` is what :func:`response` wrote
-    and the tensors' bytes read behind. ``length[0]`` is the number of entries.
+    A record is what :func:`response` or :func:`outer_responses` wrote and the tensors' bytes read behind, as many
+    numbers for all suffixes of a state, and then the place of the next record, −1 for none. ``head[state]`` is the
+    place of the first; ``length[0]`` how much of ``records`` is in use.
     """
 
-    head: npt.NDArray[np.int32]
-    following: npt.NDArray[np.int32]
-    responses: Floats
+    head: Ints
+    records: Floats
     length: Ints
 
 
 @compiled
 def _dominated(memory: Any, state: int, new: Any, size: int, slack: float) -> bool:
     """Whether a suffix met before in the same state answers every arrival no later than ``slack`` times the new one."""
-    entry = memory.head[state]
+    head, records = memory.head, memory.records
+    at = head[state]
     previous = -1
     looked = 0
-    while entry >= 0 and looked < MAX_LOOKED:
+    while at >= 0 and looked < MAX_LOOKED:
         looked += 1
-        old = memory.responses[entry]
-        k = size - 1
-        while k >= 0 and old[k] <= new[k] * slack:
+        k = size - 1  # from the end: beside the place of the next record, which is read anyway
+        while k >= 0 and records[at + k] <= new[k] * slack:
             k -= 1
         if k < 0:
             if previous >= 0:  # what dominates once dominates again: to the front
-                memory.following[previous] = memory.following[entry]
-                memory.following[entry] = memory.head[state]
-                memory.head[state] = entry
+                records[previous + size] = records[at + size]
+                records[at + size] = head[state]
+                head[state] = at
             return True
-        previous = entry
-        entry = memory.following[entry]
+        previous = at
+        at = int(records[at + size])
     return False
 
 
 @compiled
 def _keep(memory: Any, state: int, new: Any, size: int) -> None:
     """Remember a suffix while there is room."""
-    if memory.length[0] < len(memory.responses):
-        entry = memory.length[0]
-        memory.length[0] += 1
-        memory.responses[entry, :size] = new[:size]
-        memory.following[entry] = memory.head[state]
-        memory.head[state] = entry
+    at = memory.length[0]
+    if at + size < len(memory.records):
+        memory.length[0] += size + 1
+        memory.records[at : at + size] = new[:size]
+        memory.records[at + size] = memory.head[state]
+        memory.head[state] = at
 
 
 @compiled
@@ -161,6 +164,7 @@ def search(  # noqa: PLR0912, PLR0915
     numbers: Any,
     floors: Any,
     totals: Any,
+    extents: Any,
     memory: Any,
     best_value: float,
     best_n: int,
@@ -171,7 +175,8 @@ def search(  # noqa: PLR0912, PLR0915
 ) -> Any:
     """Improve the incumbent until nothing better is left or ``budget`` pipelines are timed.
 
-    ``floors`` and ``totals`` are the tables of the fill in front; ``memory`` is empty or takes suffixes for dominance.
+    ``floors`` and ``totals`` are the tables of the fill in front, ``extents`` the one by the end of the first stage (of
+    length 0: not made); ``memory`` is empty or takes suffixes for dominance.
     A ``slack`` above 1 also drops suffixes that are better by less: then nothing is proven.
     ``best_classes`` and ``best_first`` [q] hold the incumbent from the end and are overwritten; ``best_n`` = 0: none.
 
@@ -183,6 +188,16 @@ def search(  # noqa: PLR0912, PLR0915
     size = numbers.max_stages + 2
     room = make_room(numbers.max_stages, numbers.num_microbatches)
     classes, first = room.classes, room.first
+    strides, counts, may_cut, first_fit = numbers.strides, numbers.counts, numbers.may_cut, numbers.first_fit
+    forward, backward, overhead = numbers.forward, numbers.backward, numbers.overhead
+    own_rate, own_extra, extra_front = numbers.rate, numbers.extra, numbers.extra_front
+    even, shrinking, gpipe = numbers.even, numbers.shrinking, numbers.gpipe
+    m = numbers.num_microbatches
+    full_m = m if even else m - 1
+    turning = shrinking and not gpipe
+    actions = np.zeros(size)
+    ways = np.zeros(size)
+    links = np.zeros(size)
     used = np.zeros(size, np.int64)
     exact = np.zeros(size)
     rates = np.zeros(size)
@@ -202,11 +217,12 @@ def search(  # noqa: PLR0912, PLR0915
     least_rate = numbers.rate.min()
     least_price = numbers.price.min()
     timed = 0
-    remember = len(memory.responses) > 0
+    remember = len(memory.records) > 0
     equal_gpipe = numbers.gpipe and numbers.even  # step = fill + (M − 1)·(largest forward + largest backward)
     most_f = np.zeros(size)
     most_b = np.zeros(size)
-    answer = np.zeros(max(3, numbers.num_microbatches**2) + 1 + len(numbers.tensors))
+    answer = np.zeros(max(3, m * m, 2 * size * m) + 1 + len(numbers.tensors))
+    lanes = make_lanes(numbers.max_stages, m)
     n = 0
     rates[0] = numbers.base_rate
     at_first[0] = -2
@@ -219,37 +235,57 @@ def search(  # noqa: PLR0912, PLR0915
         i = at_first[n]
         if i == -2:  # the first look at class e here
             i = j - 1
-            taken = (used[n] // numbers.strides[e]) % (numbers.counts[e] + 1) == numbers.counts[e]
+            taken = (used[n] // strides[e]) % (counts[e] + 1) == counts[e]
             if n > 0 and not taken:
                 d = classes[n - 1]
                 taken = numbers.latency[e, d] == np.inf or numbers.latency[d, e] == np.inf
                 if not taken:
                     set_link(numbers, room, n - 1, e, d, crossing[n - 1])
+                    ways[n - 1] = room.link_forward[n - 1, 0] + room.link_backward[n - 1, 0]
+                    links[n - 1] = room.link_forward[n - 1, 0] + room.link_backward[n - 1, 1]
             if taken:
                 i = -1
-        if i < numbers.first_fit[e, n + 1, j] or i < 0:
+        if i < first_fit[e, n + 1, j] or i < 0:
             at_class[n] += 1
             at_first[n] = -2
             continue
         at_first[n] = i - 1
-        if not numbers.may_cut[i]:
+        if not may_cut[i]:
             continue
-        fill, busy = stage_seconds(numbers, e, i, j)
-        rate = rates[n] + numbers.rate[e]
-        extra = extras[n] + numbers.extra[e] * busy
+        f = forward[e, 0, j] - forward[e, 0, i] + overhead[e]
+        b = backward[e, 0, j] - backward[e, 0, i] + overhead[e]
+        f_last = forward[e, 1, j] - forward[e, 1, i] + overhead[e]
+        b_last = backward[e, 1, j] - backward[e, 1, i] + overhead[e]
+        fill, busy = f + b_last, (m - 1) * (f + b) + f_last + b_last
+        rate = rates[n] + own_rate[e]
+        extra = extras[n] + own_extra[e] * busy
         rate_bound = rate + (least_rate if i > 0 else 0.0)
-        extra_bound = extra + numbers.extra_front[i]
+        extra_bound = extra + extra_front[i]
         limit = (best_value + TIE - extra_bound) / rate_bound if rate_bound > 0 else np.inf
-        link = room.link_forward[n - 1, 0] + room.link_backward[n - 1, 1] if n > 0 else 0.0
+        link = links[n - 1] if n > 0 else 0.0
         behind = fills[n] + link + fill
         level = 0
         while level + 1 < len(floors) and floors[level + 1] <= behind:
             level += 1
-        front = totals[level, used[n] + numbers.strides[e], e, i]
+        front = totals[level, used[n] + strides[e], e, i]
         if front == np.inf or front + busy > limit or front + fill + link + exact[n] > limit:
             continue
-        if behind + front + stage_pace(numbers, e, i, j, n + 1) > limit:
+        pace = pace_of(m, n + 1, even, shrinking, gpipe, f, b, f_last)
+        if behind + front + pace > limit:
             continue
+        if len(extents) > 0:
+            front = extents[used[n] + strides[e], e, i, j]
+            if front + max(busy, fill + link + exact[n], behind + pace) > limit:
+                continue
+        actions[n] = f + b
+        if turning:
+            most = max(f, b) if even else b
+            cycle = f + b
+            for q in range(n - 1, -1, -1):
+                cycle += ways[q] + actions[q]
+                pace = max(pace, turns_pace(full_m, n + 1, n + 1 - q, cycle, most))
+            if behind + front + pace > limit:
+                continue
         set_stage(numbers, room, n, e, i, j)
         timed += 1 + (numbers.order_start[n + 2] - numbers.order_start[n + 1]) // WORK_ACTIONS
         step = suffix_step(numbers, room, n + 1, False)
@@ -296,9 +332,14 @@ def search(  # noqa: PLR0912, PLR0915
                 answer[0], answer[1], answer[2] = behind, most_f[n + 1], most_b[n + 1]
                 length = 3
             else:
+                outer = not numbers.gpipe and m > n + 1
                 spacing, turn, gap = _least_front(numbers, used[n] + numbers.strides[e], e, i, n + 1)
-                length = response(numbers, room, n + 1, True, spacing, turn, gap, answer)
-                timed += numbers.num_microbatches // 4
+                if outer:
+                    length = outer_responses(numbers, room, lanes, n + 1, True, spacing, turn, gap, answer)
+                    timed += 2 + (numbers.order_start[n + 2] - numbers.order_start[n + 1]) // OUTER_ACTIONS
+                else:
+                    length = response(numbers, room, n + 1, True, spacing, turn, gap, answer)
+                    timed += m // 4
             answer[length] = crossing[n]
             for t in range(len(numbers.tensors)):
                 if numbers.tensors[t, 0] < i:
@@ -307,8 +348,10 @@ def search(  # noqa: PLR0912, PLR0915
             state = ((used[n] + numbers.strides[e]) * num_classes + e) * (numbers.num_layers + 1) + i
             if _dominated(memory, state, answer, length + 1, slack):
                 continue
-            if memory.length[0] < len(memory.responses):
-                if not equal_gpipe:
+            if memory.length[0] + length + 1 < len(memory.records):
+                if not equal_gpipe and outer:
+                    outer_responses(numbers, room, lanes, n + 1, False, 0.0, 0.0, 0.0, answer)
+                elif not equal_gpipe:
                     response(numbers, room, n + 1, False, 0.0, 0.0, 0.0, answer)
                 _keep(memory, state, answer, length + 1)
         used[n + 1] = used[n] + numbers.strides[e]
