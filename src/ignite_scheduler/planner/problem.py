@@ -57,7 +57,8 @@ def microbatch_choices(total: int) -> tuple[int, ...]:
     """Samples of a full microbatch that the planner may choose for a batch of ``total`` samples, largest first.
 
     Up to :data:`EVERY_SIZE` samples every size. Above, one size for each distinct number of microbatches up to
-    :data:`MOST_MICROBATCHES`: of all sizes that give that number the one whose microbatches are the most even. O(√total).
+    :data:`MOST_MICROBATCHES`: of all sizes that give that number the one whose microbatches are the most even.
+    O(√total).
 
     >>> microbatch_choices(5)
     (5, 4, 3, 2, 1)
