@@ -17,6 +17,7 @@ Theory of operation
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ignite_scheduler.model import Infeasible, Plan
@@ -27,7 +28,15 @@ from ignite_scheduler.planner.kernel import Numbers
 from ignite_scheduler.planner.line import line_first_plan
 from ignite_scheduler.planner.problem import Family, Problem
 from ignite_scheduler.planner.setup import Setup, Sketch, prepare, quick_bound
-from ignite_scheduler.planner.solve import NOTHING, Choice, first_plan, solve, table_work
+from ignite_scheduler.planner.solve import (
+    NOTHING,
+    SHORT_WORK,
+    Choice,
+    first_plan,
+    shaken,
+    solve,
+    table_work,
+)
 from ignite_scheduler.planner.terms import held
 from ignite_scheduler.planner.tree import TIE
 from ignite_scheduler.planner.unused import Without, unused_reasons
@@ -36,6 +45,16 @@ NUM_ALTERNATIVES = 4
 
 LARGE_TABLE = 40_000
 """Tables of that much work halve the budget."""
+
+
+FEW_FAMILIES = 2
+"""More families than these get a short search each before the budget is shared among those that are still open."""
+
+NEAR = 1.1
+"""First plans within this factor of the best so far are worth another effort."""
+
+Opened = tuple[float, Family, Numbers]
+"""A family that may hold a better plan, with a bound on all its plans."""
 
 
 @dataclass(slots=True)
@@ -101,7 +120,7 @@ def optimise(setup: Setup, budget: int) -> Best:
         arrays = setup.arrays(family)
         sketches.append(Sketch(setup.as_value(quick_bound(setup, arrays, family)), family, arrays))
     sketches.sort(key=lambda sketch: sketch.bound)
-    opened: list[tuple[float, Family, Numbers]] = []
+    opened: list[Opened] = []
     for sketch in sketches:
         if sketch.bound > best.choice.value + TIE:
             best.bound = min(best.bound, sketch.bound)
@@ -115,7 +134,9 @@ def optimise(setup: Setup, budget: int) -> Best:
             if best.work >= budget:
                 break
             continue
-        choice, step_bound = first_plan(numbers, shaken=True)
+        choice, step_bound = first_plan(numbers)
+        if choice.value < NEAR * best.choice.value:
+            choice = shaken(numbers, choice)
         if step_bound == math.inf:
             continue  # nothing fits, and the tables prove it
         opened.append((max(sketch.bound, setup.as_value(step_bound)), sketch.family, numbers))
@@ -123,18 +144,28 @@ def optimise(setup: Setup, budget: int) -> Best:
     if opened:  # in large tables each step of the search waits for memory
         budget = int(budget / (1 + table_work(opened[0][2]) / LARGE_TABLE))
     opened.sort(key=lambda entry: (entry[1].schedule != "gpipe", entry[0]))  # GPipe is proven quickest
+    if len(opened) > FEW_FAMILIES:  # most are proven no better at once; what they leave goes to the others
+        opened = _search_families(best, opened, lambda left: SHORT_WORK)
+    for bound, _, _ in _search_families(best, opened, lambda left: max(1, (budget - best.work) // left)):
+        best.bound = min(best.bound, bound)
+    best.bound = min(best.bound, best.choice.value)
+    return best
+
+
+def _search_families(best: Best, opened: list[Opened], share: Callable[[int], int]) -> list[Opened]:
+    """Search each family with a share of work that depends on how many are left; those still open, and their bounds."""
+    still = []
     for position, (bound, family, numbers) in enumerate(opened):
-        share = max(1, (budget - best.work) // (len(opened) - position))
         if bound > best.choice.value + TIE:
-            best.bound = min(best.bound, bound)
             continue
-        outcome = solve(numbers, best.choice, bound, share)
+        outcome = solve(numbers, best.choice, bound, share(len(opened) - position))
         best.work += outcome.work
         if outcome.choice != best.choice:
             best.choice, best.family = outcome.choice, family
             best.others.append((best.choice, family))
-        best.bound = min(best.bound, outcome.bound)
-    return best
+        if outcome.bound < outcome.choice.value:
+            still.append((outcome.bound, family, numbers))
+    return still
 
 
 def _accept(best: Best, choice: Choice, family: Family) -> None:

@@ -30,15 +30,23 @@ CLIMBED = 4
 SHORT_WORK = 20_000
 """Work of the plain search that comes first, and of the one that settles ties after a proof."""
 
-SLACK_WORK = 300_000
-SLACKS = (1.1, 1.02)
-"""Near-equal suffixes are dropped within these factors when better plans are looked for."""
+SLACK, SLACK_WORK = 1.05, 600_000
+"""Near-equal suffixes are dropped within this factor when better plans are looked for, with that much work at most."""
 
-SHAKES, SHAKE_WORK = 200, 400_000
-"""Rounds of disturbed local search, and the pipelines timed in them at most."""
+SHAKES, FEW_SHAKES, SHAKE_WORK = 200, 40, 400_000
+"""Rounds of disturbed local search in hard tables and in others, and the pipelines timed in them at most."""
 
-SHAKE_FROM = 10_000
+SHAKE_FROM = 1_000
 """Tables of less work are searched well enough without."""
+
+HARD_TABLE = 10_000
+"""From this work of a table on a proof will hardly end."""
+
+LITTLE_WORK = 1_500_000
+"""With less the last proof will hardly end."""
+
+TARGETS = (0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99)
+"""Shares of the best value that nothing is proven to go below where the last proof is out of reach."""
 
 CLIMB_WORK = 20_000
 """Pipelines that one local search times at most."""
@@ -167,7 +175,7 @@ def extent_work(numbers: Numbers) -> float:
     return 1 + entries // ENTRIES_PER_WORK if entries <= MAX_EXTENTS else np.inf
 
 
-def first_plan(numbers: Numbers, *, sweep: int = SWEEP, shaken: bool = False) -> tuple[Choice, float]:
+def first_plan(numbers: Numbers, *, sweep: int = SWEEP) -> tuple[Choice, float]:
     """A good plan, and a step time that no permitted plan goes below.
 
     Least fill under ever lower caps on the busiest stage; the best of these improved by local search. ``NOTHING`` and
@@ -196,12 +204,20 @@ def first_plan(numbers: Numbers, *, sweep: int = SWEEP, shaken: bool = False) ->
         n, value, _ = climb(numbers, room, n, classes, first, candidate.value, CLIMB_WORK)
         if value < best.value - TIE:
             best = _choice(value, n, classes, first)
-    if shaken and best.classes and table_work(numbers) > SHAKE_FROM:
-        n = len(best.classes)
-        classes[:n], first[:n] = best.classes, best.first
-        n, value, _ = shake(numbers, room, n, classes, first, best.value, SHAKES, SHAKE_WORK)
-        best = _choice(value, n, classes, first)
     return best, float(bound)
+
+
+def shaken(numbers: Numbers, choice: Choice) -> Choice:
+    """A first plan improved by disturbed local search, where tables are large enough for that to be worth it."""
+    if not choice.classes or table_work(numbers) <= SHAKE_FROM:
+        return choice
+    room = make_room(numbers.max_stages, numbers.num_microbatches)
+    classes, first = _buffers(numbers)
+    n = len(choice.classes)
+    classes[:n], first[:n] = choice.classes, choice.first
+    rounds = SHAKES if table_work(numbers) > HARD_TABLE else FEW_SHAKES
+    n, value, _ = shake(numbers, room, n, classes, first, choice.value, rounds, SHAKE_WORK)
+    return _choice(value, n, classes, first)
 
 
 def improve(
@@ -279,10 +295,10 @@ def make_memory(numbers: Numbers, *, wanted: bool) -> Memory:
 def solve(numbers: Numbers, incumbent: Choice, bound: float, budget: int) -> Outcome:
     """Improve the incumbent and raise the bound until they meet or the budget is spent.
 
-    Small problems end with a short plain search that also settles ties. Otherwise two searches that drop near-equal
-    suffixes look for better plans, and an exact one that remembers suffixes tries to prove the best of them. If its
-    share of the budget does not suffice, searches for plans that are better by 20, 10, 5 and 2 per cent leave a proven
-    gap: each is far cheaper than the last proof.
+    Small problems end with a short plain search that also settles ties. Otherwise a search that drops near-equal
+    suffixes looks for better plans, and an exact one that remembers suffixes tries to prove the best of them. If its
+    share of the budget does not suffice, searches for plans below ever larger shares of the best
+    value leave a proven gap: each is far cheaper than the last proof.
     """
     incumbent, spent, complete = improve(
         numbers, incumbent, incumbent.value, min(budget, SHORT_WORK), remember=False, ties=True
@@ -291,11 +307,9 @@ def solve(numbers: Numbers, incumbent: Choice, bound: float, budget: int) -> Out
         return Outcome(incumbent, incumbent.value, spent)
     if spent >= budget:
         return Outcome(incumbent, min(bound, incumbent.value), spent)
-    for slack in SLACKS:
-        share = min(budget // 20, SLACK_WORK)
-        incumbent, work, _ = improve(numbers, incumbent, incumbent.value, share, slack=slack)
-        spent += work
-    if table_work(numbers) > SHAKE_FROM:  # the proof will hardly end: a proven gap first
+    incumbent, work, _ = improve(numbers, incumbent, incumbent.value, min(budget // 10, SLACK_WORK), slack=SLACK)
+    spent += work
+    if table_work(numbers) > HARD_TABLE or budget < LITTLE_WORK:  # the proof will hardly end: a proven gap first
         incumbent, bound, spent = _raise_bound(numbers, incumbent, bound, spent, budget)
     incumbent, work, complete = improve(numbers, incumbent, incumbent.value, max(0, budget - spent) * 4 // 5)
     spent += work
@@ -309,8 +323,8 @@ def solve(numbers: Numbers, incumbent: Choice, bound: float, budget: int) -> Out
 def _raise_bound(
     numbers: Numbers, incumbent: Choice, bound: float, spent: int, budget: int
 ) -> tuple[Choice, float, int]:
-    """Prove that nothing is better by 20, 10, 5, 2 per cent, as far as the budget goes; also the work spent so far."""
-    for share_of_value in (0.8, 0.9, 0.95, 0.98):
+    """Prove that nothing is better by the shares of TARGETS, as far as the budget goes; also the work spent so far."""
+    for share_of_value in TARGETS:
         target = incumbent.value * share_of_value
         if spent >= budget:
             break
