@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -53,3 +55,18 @@ def test_skips_ties_updates_and_overhead_equal_every_choice(problem: Problem) ->
 @given(data=st.data(), objective=st.sampled_from(["cost", "energy"]))
 def test_money_and_energy_equal_every_choice(data: st.DataObject, objective: str) -> None:
     same_answer(data.draw(problems(most_layers=5, most_devices=3, objective=objective)))
+
+
+@FEW
+@given(problem=problems(most_layers=6, most_devices=4), work=st.sampled_from([1, 20, 200, 2_000]))
+def test_bounds_of_a_search_that_was_stopped_hold(problem: Problem, work: int) -> None:
+    found, reference = plan(replace(problem, work=work)), exhaustive(problem)
+    if isinstance(reference, Infeasible):
+        assert isinstance(found, Infeasible)
+        return
+    assert not isinstance(found, Infeasible), found
+    best = reference.predicted.step
+    assert found.bound.step <= best * (1 + 1e-9) + 2e-9
+    assert found.predicted.step >= best * (1 - 1e-9) - 2e-9
+    if found.bound.optimal:
+        assert found.predicted.step == pytest.approx(best, rel=1e-9, abs=2e-9)
