@@ -199,7 +199,7 @@ def main() -> int:
     if not shared.is_dir():
         print(f"skipped: no profiles at {shared}; set IGNITE_SHARED")
         return 0
-    plan(make_problem(load_graph_text(shared / CHAINS[0]), make_cluster("A"), 8))  # compile
+    plan(make_problem(load_graph_text(shared / CHAINS[0]), make_cluster("C"), 32))  # compile all that is used
     lines = _table(shared, options.clusters)
     if options.clusters == "ABCD":
         lines += ["", *_twelve()]
