@@ -11,6 +11,18 @@ from ignite_scheduler.planner.kernel import value_of
 
 
 @compiled
+def _keep_better(
+    numbers: Any, room: Any, n: int, try_c: Any, try_f: Any, classes: Any, first: Any, value: float
+) -> float:
+    """Time the tried pipeline of as many stages and, if it is better, put it in place; the better value of the two."""
+    found = value_of(numbers, room, n, try_c, try_f)
+    if found < value - 1e-12:
+        classes[:n], first[:n] = try_c[:n], try_f[:n]
+        return found
+    return value
+
+
+@compiled
 def climb(numbers: Any, room: Any, n: int, classes: Any, first: Any, value: float, budget: int) -> Any:  # noqa: PLR0912, PLR0915
     """Improve a pipeline (given from the end, changed in place) until no single move helps.
 
@@ -36,11 +48,9 @@ def climb(numbers: Any, room: Any, n: int, classes: Any, first: Any, value: floa
                 if try_f[q] <= 0 or try_f[q] >= numbers.num_layers:
                     continue
                 timed += 1
-                found = value_of(numbers, room, n, classes, try_f)
-                if found < value - 1e-12:
-                    first[:n] = try_f[:n]
-                    value = found
-                    improved = True
+                found = _keep_better(numbers, room, n, classes, try_f, classes, first, value)
+                improved |= found < value
+                value = found
         # shift several cuts together: a layer's worth of work moves from one stage to a distant one
         for q in range(n - 1):
             for p in range(q + 1, n - 1):
@@ -51,11 +61,9 @@ def climb(numbers: Any, room: Any, n: int, classes: Any, first: Any, value: floa
                     if try_f[p] <= 0 or try_f[q] >= numbers.num_layers:
                         continue
                     timed += 1
-                    found = value_of(numbers, room, n, classes, try_f)
-                    if found < value - 1e-12:
-                        first[:n] = try_f[:n]
-                        value = found
-                        improved = True
+                    found = _keep_better(numbers, room, n, classes, try_f, classes, first, value)
+                    improved |= found < value
+                    value = found
         # exchange two classes
         for q in range(n):
             for p in range(q):
@@ -64,11 +72,9 @@ def climb(numbers: Any, room: Any, n: int, classes: Any, first: Any, value: floa
                 try_c[:n] = classes[:n]
                 try_c[p], try_c[q] = classes[q], classes[p]
                 timed += 1
-                found = value_of(numbers, room, n, try_c, first)
-                if found < value - 1e-12:
-                    classes[:n] = try_c[:n]
-                    value = found
-                    improved = True
+                found = _keep_better(numbers, room, n, try_c, first, classes, first, value)
+                improved |= found < value
+                value = found
         # another class on a stage
         for q in range(n):
             for c in range(num_classes):
@@ -77,11 +83,9 @@ def climb(numbers: Any, room: Any, n: int, classes: Any, first: Any, value: floa
                 try_c[:n] = classes[:n]
                 try_c[q] = c
                 timed += 1
-                found = value_of(numbers, room, n, try_c, first)
-                if found < value - 1e-12:
-                    classes[:n] = try_c[:n]
-                    value = found
-                    improved = True
+                found = _keep_better(numbers, room, n, try_c, first, classes, first, value)
+                improved |= found < value
+                value = found
         if improved:
             continue
         # give a stage's layers to the stage before or behind
