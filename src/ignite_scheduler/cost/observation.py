@@ -1,0 +1,107 @@
+"""What one finished run shows: planned and measured seconds, side by side, stage by stage and edge by edge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """Repeated measurements of one thing: the median, the interquartile range ÷ median, and how many there were."""
+
+    median: float
+    spread: float = 0.0
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageObservation:
+    """One stage.
+
+    ``forward`` and ``backward``: planned seconds of each microbatch, before calibration, launch overhead of the profile
+    included; ``update``: planned seconds of the optimizer update. The measured ones are lengths of intervals as the
+    device played them, of full microbatches. ``speed`` is that of the device in the cluster; None = a device at its own
+    pace. ``num_sharing``: stages on the same host, this one included. Memory in bytes, None where unknown.
+    """
+
+    device: str
+    kind: str
+    speed: float | None
+    num_sharing: int
+    forward: tuple[float, ...]
+    backward: tuple[float, ...]
+    update: float
+    measured_forward: Sample | None
+    measured_backward: Sample | None
+    measured_update: Sample | None
+    planned_memory: float | None = None
+    peak_memory: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeObservation:
+    """Messages from stage ``source`` to stage ``target``: activations (``F``) or gradients (``B``).
+
+    ``planned``: seconds of each microbatch's message before calibration. ``wire`` names the serial resource: edges with
+    the same text share one. ``bytes``: of a full microbatch's message. ``measured``: seconds from ready to arrived,
+    less the wait for the wire.
+    """
+
+    source: int
+    target: int
+    kind: Literal["F", "B"]
+    wire: str
+    bytes: float
+    planned: tuple[float, ...]
+    measured: Sample | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReductionObservation:
+    """An all-reduce of tied weights between ``stages``, planned seconds."""
+
+    stages: tuple[int, ...]
+    planned: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One finished run of one job under one plan.
+
+    Attributes
+    ----------
+    model
+        Text that is the same for runs of one model: the profile's structure, or its name.
+    schedule, microbatches
+        Name of the schedule, samples of each microbatch.
+    stages, edges, reductions
+        Everything that a step consists of, enough to time it again with other constants.
+    planned_step
+        Seconds of a step before calibration.
+    step
+        Measured seconds of a step after warm-up.
+    startup
+        Seconds from the command to the first step; None = unknown.
+    checkpoints
+        (bytes, seconds) of each save.
+    beside_others
+        Whether other gangs ran on the same host meanwhile.
+    provenance
+        Where and when.
+    """
+
+    job: str
+    model: str
+    schedule: str
+    microbatches: tuple[int, ...]
+    stages: tuple[StageObservation, ...]
+    edges: tuple[EdgeObservation, ...]
+    reductions: tuple[ReductionObservation, ...] = ()
+    planned_step: float
+    step: Sample
+    startup: float | None = None
+    checkpoints: tuple[tuple[float, float], ...] = ()
+    beside_others: bool = False
+    provenance: Mapping[str, Any] = field(default_factory=dict)
