@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ignite_scheduler.cost.calibration import Quantiles
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
@@ -67,6 +69,29 @@ class ReductionObservation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Promised:
+    """What was foretold of the run with the calibration of its time, and what came of it.
+
+    ``calibration`` names that calibration, None = there was none. ``step`` are seconds of a step. ``finish_low`` and
+    ``finish_high`` are the earliest and latest finish promised when the job was admitted, ``finished`` the real one,
+    all in seconds after its submission; None where nothing was promised.
+    """
+
+    calibration: str | None
+    step: Quantiles
+    finish_low: float | None
+    finish_high: float | None
+    finished: float
+
+    @property
+    def kept(self) -> bool | None:
+        """Whether it finished within the promised range; None where nothing was promised."""
+        if self.finish_low is None or self.finish_high is None:
+            return None
+        return self.finish_low <= self.finished <= self.finish_high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """One finished run of one job under one plan.
 
@@ -88,6 +113,8 @@ class Observation:
         (bytes, seconds) of each save.
     beside_others
         Whether other gangs ran on the same host meanwhile.
+    promised
+        What was foretold of it; None = not known. Nothing is learnt from it.
     provenance
         Where and when.
     """
@@ -104,4 +131,5 @@ class Observation:
     startup: float | None = None
     checkpoints: tuple[tuple[float, float], ...] = ()
     beside_others: bool = False
+    promised: Promised | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)

@@ -3,11 +3,18 @@
 Nothing heavy is imported here: the YAML reader and the validation library come in when a document is read.
 """
 
+from ignite_scheduler.formats.calibration import (
+    calibration_document,
+    calibration_name,
+    load_calibration,
+    parse_calibration,
+)
 from ignite_scheduler.formats.catalogue import CATALOGUE
 from ignite_scheduler.formats.chrome_trace import chrome_trace
 from ignite_scheduler.formats.cluster import cluster_document, load_cluster, parse_cluster
 from ignite_scheduler.formats.files import json_text, write_json, write_text, write_yaml, yaml_text
 from ignite_scheduler.formats.job import job_document, load_job, parse_job
+from ignite_scheduler.formats.observation import load_observation, observation_document, parse_observation
 from ignite_scheduler.formats.plan import (
     answer_document,
     infeasible_document,
@@ -35,21 +42,28 @@ __all__ = [
     "TimelineRecord",
     "WorkloadJob",
     "answer_document",
+    "calibration_document",
+    "calibration_name",
     "chrome_trace",
     "cluster_document",
     "infeasible_document",
     "job_document",
     "json_text",
     "load_answer",
+    "load_calibration",
     "load_cluster",
     "load_job",
+    "load_observation",
     "load_plan",
     "load_profile",
     "load_timeline",
     "load_workload",
+    "observation_document",
     "parse_answer",
+    "parse_calibration",
     "parse_cluster",
     "parse_job",
+    "parse_observation",
     "parse_profile",
     "parse_timeline",
     "plan_document",

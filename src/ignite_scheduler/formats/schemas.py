@@ -16,6 +16,8 @@ _SHAPES: Final = {
     "report": ("report", "ReportShape"),
     "timeline": ("timeline", "TimelineShape"),
     "metrics": ("timeline", "MetricsShape"),
+    "calibration": ("calibration", "CalibrationShape"),
+    "observation": ("calibration", "ObservationShape"),
 }
 
 SCHEMA_NAMES: Final = tuple(_SHAPES)
