@@ -40,7 +40,7 @@ def measure(
     ----------
     source
         A job, whose data, loss and precision are used; or a model, which is measured in fp32 with synthetic samples
-        and cross-entropy.
+        and the loss that suits it.
     samples
         Sizes of microbatch; None = powers of two up to 32 (a job's: up to its batch, and its fixed microbatch).
     repeats
@@ -94,7 +94,7 @@ def _request(
         data, loss, seed = source.data or zoo.default_data(model), source.loss, source.seed
         chosen = tuple(samples) if samples is not None else _sizes_of(source)
     else:
-        precision, data, loss, seed = "fp32", zoo.default_data(model), "cross_entropy", 0
+        precision, data, loss, seed = "fp32", zoo.default_data(model), zoo.default_loss(model), 0
         chosen = tuple(samples) if samples is not None else DEFAULT_SAMPLES
     if precision not in _PRECISIONS:
         raise InputError(f"precision {precision!r} cannot be measured; there are: {', '.join(_PRECISIONS)}")

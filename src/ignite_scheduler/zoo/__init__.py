@@ -5,7 +5,16 @@ built model and :mod:`ignite_scheduler.zoo.dropout` for dropout that does not de
 """
 
 from ignite_scheduler.zoo.catalogue import DATASETS, LOSSES, MODELS, Entry
-from ignite_scheduler.zoo.resolve import Samples, build, check_trainable, dataset, default_data, loss, outline
+from ignite_scheduler.zoo.resolve import (
+    Samples,
+    build,
+    check_trainable,
+    dataset,
+    default_data,
+    default_loss,
+    loss,
+    outline,
+)
 
 __all__ = [
     "DATASETS",
@@ -17,6 +26,7 @@ __all__ = [
     "check_trainable",
     "dataset",
     "default_data",
+    "default_loss",
     "loss",
     "outline",
 ]

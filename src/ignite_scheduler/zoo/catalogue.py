@@ -8,21 +8,38 @@ from typing import Any, Final
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SuitableData:
+    """A data set of the zoo that suits a model: its name, and which argument of the model gives which of its own."""
+
+    name: str
+    args: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """One name of the zoo.
 
     ``args`` maps each argument to its default, whose type is also the type that is accepted. ``target`` is the
-    ``module:attribute`` that is called with them.
+    ``module:attribute`` that is called with them. A model names the data and the loss on which it is measured where
+    nothing else is said.
     """
 
     name: str
     description: str
     target: str
     args: Mapping[str, Any] = field(default_factory=dict)
+    data: SuitableData | None = None
+    loss: str = "cross_entropy"
 
 
 _IMAGE_ARGS: Final = {"width": 1.0, "size": 224, "channels": 3, "classes": 1000, "dropout": 0.5}
 _HERE: Final = "ignite_scheduler.zoo"
+
+_IMAGES: Final = SuitableData(
+    name="synthetic_images", args={"size": "size", "channels": "channels", "classes": "classes"}
+)
+_ROWS: Final = SuitableData(name="synthetic_rows", args={"features": "features", "classes": "outputs"})
+_TOKENS: Final = SuitableData(name="synthetic_tokens", args={"block": "block", "vocabulary": "vocabulary"})
 
 
 def _index(*entries: Entry) -> dict[str, Entry]:
@@ -35,36 +52,42 @@ MODELS: Final[Mapping[str, Entry]] = _index(
         description="AlexNet (one-tower form): 5 convolutions, 3 linear layers; images",
         target=f"{_HERE}.vision:alexnet",
         args=_IMAGE_ARGS,
+        data=_IMAGES,
     ),
     Entry(
         name="vgg11",
         description="VGG-11 (configuration A): 8 convolutions, 3 linear layers; images of at least 32x32",
         target=f"{_HERE}.vision:vgg11",
         args=_IMAGE_ARGS | {"batch_norm": False},
+        data=_IMAGES,
     ),
     Entry(
         name="vgg16",
         description="VGG-16 (configuration D): 13 convolutions, 3 linear layers; images of at least 32x32",
         target=f"{_HERE}.vision:vgg16",
         args=_IMAGE_ARGS | {"batch_norm": False},
+        data=_IMAGES,
     ),
     Entry(
         name="squeezenet",
         description="SqueezeNet 1.0 or 1.1; a fire module is one layer; images",
         target=f"{_HERE}.vision:squeezenet",
         args={"version": "1.0"} | _IMAGE_ARGS,
+        data=_IMAGES,
     ),
     Entry(
         name="mlp",
         description="linear layers with ReLU; rows of a table",
         target=f"{_HERE}.perceptron:mlp",
         args={"features": 30, "hidden": (64, 64), "outputs": 2, "dropout": 0.0},
+        data=_ROWS,
     ),
     Entry(
         name="gpt",
         description="small decoder-only transformer: embedding, blocks, norm and head; sequences of tokens",
         target=f"{_HERE}.transformer:gpt",
         args={"vocabulary": 256, "block": 64, "dim": 128, "heads": 4, "depth": 4, "dropout": 0.1, "tied": False},
+        data=_TOKENS,
     ),
 )
 """Models by name. Each is a chain: an ``nn.Sequential`` whose children are the layers."""

@@ -135,14 +135,16 @@ def default_data(reference: Reference) -> Reference:
     InputError
         The model is not of the zoo, so the shape of its input is unknown.
     """
-    if reference.zoo is None:
+    entry = None if reference.zoo is None else _entry(reference.zoo, MODELS, "model")
+    if entry is None or entry.data is None:
         raise InputError(f"{describe(reference)}: name a data set too (job.yaml: data), its input is unknown otherwise")
-    args = _checked(_entry(reference.zoo, MODELS, "model"), reference.args)
-    if reference.zoo == "mlp":
-        return Reference(zoo="synthetic_rows", args={"features": args["features"], "classes": args["outputs"]})
-    if reference.zoo == "gpt":
-        return Reference(zoo="synthetic_tokens", args={key: args[key] for key in ("block", "vocabulary")})
-    return Reference(zoo="synthetic_images", args={key: args[key] for key in ("size", "channels", "classes")})
+    args = _checked(entry, reference.args)
+    return Reference(zoo=entry.data.name, args={own: args[of_model] for own, of_model in entry.data.args.items()})
+
+
+def default_loss(reference: Reference) -> str:
+    """The loss by which a model is measured where none is named; cross-entropy for one that is not of the zoo."""
+    return "cross_entropy" if reference.zoo is None else _entry(reference.zoo, MODELS, "model").loss
 
 
 def describe(reference: Reference) -> str:
