@@ -155,7 +155,7 @@ def _provenance(measured: Measured, request: Request, date: str) -> dict[str, An
         ),
         "action_overhead_s": {"forward": measured.action_overhead[0], "backward": measured.action_overhead[1]},
         "updates": "gradient norm and one optimizer step",
-        "flops": "matrix products, convolutions and attention only",
+        "flops": "matrix products, convolutions and attention (in full, causal or not) only",
     }
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
-from torch.utils.flop_counter import FlopCounterMode
 
 from ignite_scheduler.engine.chain import StageModule, Tensors
+from ignite_scheduler.profiler.flops import count_flops
 from ignite_scheduler.profiler.passes import Bench, Kept, as_leaves, backward, forward
 from ignite_scheduler.profiler.request import Sizes
 
@@ -28,7 +28,7 @@ def layer_sizes(bench: Bench) -> tuple[Sizes, ...]:
     for index, stage in enumerate(bench.stages):
         last = index == len(bench.stages) - 1
         leaves = as_leaves(values)
-        with FlopCounterMode(display=False) as counter:
+        with count_flops() as counter:
             values, saved = _saved(bench, stage, leaves, size, last=last)
         output = stage(leaves, seed=bench.seed, step=0, samples=bench.samples(size)) if last else values
         kept.append(Kept(leaves=leaves, outputs=values))
@@ -50,7 +50,7 @@ def _backward_flops(kept: Sequence[Kept]) -> list[int]:
     gradients: Tensors | None = None
     flops = []
     for current in reversed(kept):
-        with FlopCounterMode(display=False) as counter:
+        with count_flops() as counter:
             gradients = backward(current, gradients)
         flops.append(counter.get_total_flops())
     return flops[::-1]
@@ -65,7 +65,7 @@ def saved_bytes_whole(bench: Bench) -> float:
 
 def _saved(bench: Bench, stage: StageModule, leaves: Tensors, size: int, *, last: bool) -> tuple[Tensors, int]:
     """The stage's outputs, and bytes kept for its backward."""
-    kept: list[torch.UntypedStorage] = []  # held until counted, so that no address is used twice
+    kept: list[torch.UntypedStorage] = []  # held until counted, so that no identity is used twice
 
     def pack(tensor: Tensor) -> Tensor:
         kept.append(tensor.untyped_storage())
@@ -73,17 +73,18 @@ def _saved(bench: Bench, stage: StageModule, leaves: Tensors, size: int, *, last
 
     with saved_tensors_hooks(pack, lambda tensor: tensor):
         outputs = forward(bench, stage, leaves, size, last=last)
-    storages = {storage.data_ptr(): storage.nbytes() for storage in kept}
+    storages = {storage._cdata: storage.nbytes() for storage in kept}
     state = (*stage.layers.parameters(), *stage.layers.buffers())
-    for left_out in _addresses((*state, *outputs)):
+    for left_out in _identities((*state, *outputs)):
         storages.pop(left_out, None)
     for leaf in leaves:
-        storages[leaf.untyped_storage().data_ptr()] = leaf.untyped_storage().nbytes()
+        storages[leaf.untyped_storage()._cdata] = leaf.untyped_storage().nbytes()
     return outputs, sum(storages.values())
 
 
-def _addresses(tensors: Iterable[Tensor]) -> set[int]:
-    return {tensor.untyped_storage().data_ptr() for tensor in tensors}
+def _identities(tensors: Iterable[Tensor]) -> set[int]:
+    """What tells storages apart, also those of tensors without data, which have no address."""
+    return {tensor.untyped_storage()._cdata for tensor in tensors}
 
 
 def _num_bytes(tensors: Tensors) -> int:
