@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from hypothesis import strategies as st
 
+from ignite_scheduler.cost.calibration import ANY_KIND, Calibration, CheckpointTime, KindCalibration, Quantiles
+from ignite_scheduler.cost.observation import (
+    EdgeObservation,
+    Observation,
+    Promised,
+    ReductionObservation,
+    Sample,
+    StageObservation,
+)
 from ignite_scheduler.model import (
     Alternative,
     Batch,
@@ -295,3 +305,96 @@ infeasibles = st.builds(
     earliest_finish=maybe(not_negative),
     cures=st.lists(st.text(max_size=8), max_size=2).map(tuple),
 )
+
+
+quantiles = (
+    st.lists(positive, min_size=3, max_size=3)
+    .map(sorted)
+    .map(lambda found: Quantiles(low=found[0], middle=found[1], high=found[2]))
+)
+fractions = st.floats(min_value=1e-6, max_value=1.0)
+provenances = st.dictionaries(texts, json_values, max_size=2)
+kind_calibrations = st.builds(
+    KindCalibration,
+    rate=positive,
+    launch=not_negative,
+    contention=not_negative,
+    achievable_flops=maybe(fractions),
+    achievable_bandwidth=maybe(fractions),
+    num_stages=st.integers(0, 10**6),
+    spread=not_negative,
+)
+calibrations = st.builds(
+    Calibration,
+    kinds=st.dictionaries(names | st.just(ANY_KIND), kind_calibrations, max_size=3),
+    message=not_negative,
+    overlap=maybe(share),
+    update=positive,
+    step=not_negative,
+    startup=maybe(quantiles),
+    checkpoint=maybe(st.builds(CheckpointTime, base=not_negative, bandwidth=positive | st.just(math.inf))),
+    residual=quantiles,
+    num_runs=st.integers(0, 10**6),
+    provenance=provenances,
+)
+samples = st.builds(Sample, median=not_negative, spread=not_negative, count=counts)
+
+
+@st.composite
+def observations(draw: st.DrawFn) -> Observation:
+    microbatches = tuple(draw(st.lists(counts, min_size=1, max_size=3)))
+    seconds = st.tuples(*[not_negative] * len(microbatches))
+    stage = st.builds(
+        StageObservation,
+        device=texts,
+        kind=names,
+        speed=maybe(positive),
+        num_sharing=counts,
+        forward=seconds,
+        backward=seconds,
+        update=not_negative,
+        measured_forward=maybe(samples),
+        measured_backward=maybe(samples),
+        measured_update=maybe(samples),
+        planned_memory=maybe(not_negative),
+        peak_memory=maybe(not_negative),
+    )
+    stages = draw(st.lists(stage, min_size=1, max_size=3))
+    index = st.integers(0, len(stages) - 1)
+    edge = st.builds(
+        EdgeObservation,
+        source=index,
+        target=index,
+        kind=st.sampled_from("FB"),
+        wire=texts,
+        bytes=not_negative,
+        planned=seconds,
+        measured=maybe(samples),
+    )
+    reduction = st.builds(
+        ReductionObservation, stages=st.lists(index, min_size=2, max_size=3).map(tuple), planned=not_negative
+    )
+    promised = st.builds(
+        Promised,
+        calibration=maybe(texts),
+        step=quantiles,
+        finish_low=maybe(not_negative),
+        finish_high=maybe(not_negative),
+        finished=not_negative,
+    )
+    return Observation(
+        job=draw(texts),
+        model=draw(texts),
+        schedule=draw(texts),
+        microbatches=microbatches,
+        stages=tuple(stages),
+        edges=tuple(draw(st.lists(edge, max_size=2))),
+        reductions=tuple(draw(st.lists(reduction, max_size=2))),
+        planned_step=draw(positive),
+        step=draw(samples),
+        startup=draw(maybe(not_negative)),
+        checkpoints=tuple(draw(st.lists(st.tuples(not_negative, not_negative), max_size=2))),
+        beside_others=draw(st.booleans()),
+        promised=draw(maybe(promised)),
+        provenance=draw(provenances),
+    )

@@ -11,17 +11,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import formats_strategies as our
+from ignite_scheduler.cost.calibration import Calibration
+from ignite_scheduler.cost.observation import Observation
 from ignite_scheduler.formats import (
     TableJob,
     WorkloadJob,
     answer_document,
+    calibration_document,
     cluster_document,
     job_document,
     json_text,
     load_workload,
+    observation_document,
     parse_answer,
+    parse_calibration,
     parse_cluster,
     parse_job,
+    parse_observation,
     parse_profile,
     profile_document,
     workload_text,
@@ -100,3 +106,14 @@ def test_workloads(jobs: tuple[WorkloadJob, ...]) -> None:
 @given(mixes)
 def test_mixes(mix: tuple[tuple[str, int], ...]) -> None:
     assert parse_mix(mix_text(mix)) == mix
+
+
+@given(our.calibrations)
+def test_calibrations(calibration: Calibration) -> None:
+    assert parse_calibration(through_json(calibration_document(calibration))) == calibration
+
+
+@given(our.observations())
+@settings(max_examples=50)
+def test_observations(observation: Observation) -> None:
+    assert parse_observation(through_json(observation_document(observation))) == observation
