@@ -22,14 +22,15 @@ class Started:
 class Progressed:
     """One more step is finished: ``done`` in all attempts together.
 
-    ``grad_norm`` is the global norm before clipping; ``step`` is in seconds; ``held_loss`` is the loss on held-out data
-    where this step took it.
+    ``grad_norm`` is the global norm before clipping; ``step`` is in seconds; ``busy`` are seconds of computing by rank,
+    waiting left out; ``held_loss`` is the loss on held-out data where this step took it.
     """
 
     done: int
     loss: float
     grad_norm: float
     step: float
+    busy: tuple[float, ...] = ()
     held_loss: float | None = None
 
 

@@ -2,10 +2,11 @@
 
 Theory of operation
 -------------------
-After its actions each rank adds up [loss, squared gradient norm, stop?, save?] with the others. Where gradients are not
-clipped nobody waits for that sum: it is read one step later, so that a stage that is done early updates its weights
-and goes on while others still run their last backwards, as the cost model says. A request to stop that reached any
-rank in step t is known to all when they have read the sum of step t, which is at the same step boundary everywhere.
+After its actions each rank adds up [loss, squared gradient norm, stop?, save?, seconds of computing by rank] with the
+others. Where gradients are not clipped nobody waits for that sum: it is read one step later, so that a stage that is
+done early updates its weights and goes on while others still run their last backwards, as the cost model says. A
+request to stop that reached any rank in step t is known to all when they have read the sum of step t, which is at the
+same step boundary everywhere.
 """
 
 from __future__ import annotations
@@ -124,7 +125,8 @@ class Trainer:
         worker = self._worker
         loss = worker.accumulate(step)
         computed = time.monotonic()
-        total = worker.post_sum(loss, float(self._request.stop), float(self._request.save))
+        asks = float(self._request.stop), float(self._request.save)
+        total = worker.post_sum(loss, *asks, *self._busy(worker))
         worker.update(step, total)
         ended = time.monotonic()
         self._recent.append(
@@ -141,11 +143,17 @@ class Trainer:
         held = worker.evaluate() if evaluation is not None and (step + 1) % evaluation.every == 0 else None
         return _Taken(step=step, seconds=ended - began, total=total, held_loss=held)
 
+    def _busy(self, worker: Worker) -> list[float]:
+        """Seconds of computing by rank, only this rank's own: the sum over the ranks has them all."""
+        busy = [0.0] * len(self._spec.devices)
+        busy[self._rank] = sum(interval.end - interval.start for interval in worker.executor.intervals)
+        return busy
+
     def _read(self, taken: _Taken | None) -> _Asked | None:
         """Wait for a step's sum, report it and say what it asks for."""
         if taken is None:
             return None
-        loss, square, stop, save = taken.total.wait()
+        loss, square, stop, save, *busy = taken.total.wait()
         done = taken.step + 1
         if not math.isfinite(loss) or not math.isfinite(square):
             raise InputError(
@@ -162,7 +170,16 @@ class Trainer:
                 grad_norm=norm,
                 held_loss=taken.held_loss,
             )
-        self._tell(Progressed(done=done, loss=loss, grad_norm=norm, step=taken.seconds, held_loss=taken.held_loss))
+        self._tell(
+            Progressed(
+                done=done,
+                loss=loss,
+                grad_norm=norm,
+                step=taken.seconds,
+                busy=tuple(busy),
+                held_loss=taken.held_loss,
+            )
+        )
         return _Asked(stop=stop > 0, save=save > 0)
 
     def _save(self) -> None:
