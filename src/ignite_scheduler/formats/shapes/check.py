@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
@@ -11,6 +12,7 @@ from ignite_scheduler.formats.shapes.fields import Shape
 from ignite_scheduler.formats.source import Place, Source
 
 ShapeT = TypeVar("ShapeT", bound=Shape)
+T = TypeVar("T")
 
 _EXPECTED: Final = {
     "int_type": "a whole number",
@@ -33,8 +35,13 @@ def check(shape: type[ShapeT], source: Source) -> ShapeT:
     DocumentError
         About the first problem in the order of lines; it says how many more there are.
     """
+    return checked(shape.model_validate, source)
+
+
+def checked(validate: Callable[[Any], T], source: Source) -> T:
+    """The document as ``validate`` (of a shape, or of a type that is no shape) gives it, or the error of :func:`check`."""
     try:
-        return shape.model_validate(source.data)
+        return validate(source.data)
     except ValidationError as error:
         problems = [(_place(detail), _message(detail)) for detail in error.errors(include_url=False)]
     placed = [source.error(place, message) for place, message in problems]
