@@ -39,7 +39,7 @@ def check(shape: type[ShapeT], source: Source) -> ShapeT:
 
 
 def checked(validate: Callable[[Any], T], source: Source) -> T:
-    """The document as ``validate`` (of a shape, or of a type that is no shape) gives it, or the error of :func:`check`."""
+    """What ``validate`` (of a shape or of another type) makes of the document; errors as in :func:`check`."""
     try:
         return validate(source.data)
     except ValidationError as error:
