@@ -8,7 +8,7 @@ from typing import Final
 
 from ignite_scheduler.control.events import JobSubmitted
 from ignite_scheduler.model import Infeasible
-from ignite_scheduler.policy.candidates import Candidate
+from ignite_scheduler.policy.candidates import Candidate, Pace
 from ignite_scheduler.policy.view import remaining_seconds
 from ignite_scheduler.units import format_duration
 
@@ -22,29 +22,43 @@ More or larger devices mend ``devices`` and ``memory``, others links and ``dtype
 ones a ``budget``. All other codes (``input``, ``layers``, ``schedule``, …) are about the job alone."""
 
 
-def startup_seconds(spec: JobSubmitted, work: float) -> float:
+def startup_seconds(spec: JobSubmitted, work: float, end: Pace = "expected") -> float:
     """Seconds before the first unit of work of a gang that has ``work`` units left to do."""
-    return spec.startup + (spec.restart if work < spec.work else 0.0)
+    startup = spec.startup
+    if spec.startup_range is not None and end != "expected":
+        startup = spec.startup_range[end == "late"]
+    return startup + (spec.restart if work < spec.work else 0.0)
 
 
-def run_seconds(spec: JobSubmitted, work: float, rate: float) -> float:
-    """Seconds of a gang of the job for the last ``work`` units at ``rate``: start-up, work and checkpoints."""
+def run_seconds(spec: JobSubmitted, work: float, rate: float, end: Pace = "expected") -> float:
+    """Seconds of a gang of the job for the last ``work`` units at ``rate``: start-up, work and checkpoints.
+
+    ``end`` says which start-up is meant.
+    """
     return remaining_seconds(
         work,
         rate,
-        startup=startup_seconds(spec, work),
+        startup=startup_seconds(spec, work, end),
         checkpoint_every=spec.checkpoint_every,
         checkpoint_cost=spec.checkpoint_cost,
     )
 
 
+def late_seconds(spec: JobSubmitted, work: float, candidate: Candidate) -> float:
+    """Seconds of such a gang at the late end of its range; what is expected where no range is known."""
+    return run_seconds(spec, work, candidate.pace("late"), "late")
+
+
 def refusal(spec: JobSubmitted, candidates: Iterable[Candidate], at: float) -> Infeasible | None:
-    """Why the job is not admitted at time ``at``; None if it is. Times in the answer count from its submission."""
+    """Why the job is not admitted at time ``at``; None if it is. Times in the answer count from its submission.
+
+    A deadline is held against the late end of the range, a budget against what is expected.
+    """
     seconds = [(run_seconds(spec, spec.work, each.rate), each) for each in candidates]
     if not seconds:
         return None
     deadline, budget = spec.terms.deadline, spec.terms.budget
-    earliest = at - spec.at + min(time for time, _ in seconds)
+    earliest = at - spec.at + min(late_seconds(spec, spec.work, each) for _, each in seconds)
     if deadline is not None and earliest > deadline * (1 + _ROUNDING):
         return Infeasible(
             code="deadline",

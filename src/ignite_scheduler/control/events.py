@@ -22,6 +22,8 @@ class JobSubmitted:
     terms: QueueTerms
     startup: float = 0.0
     """Seconds from start to the first unit of work, at each start."""
+    startup_range: tuple[float, float] | None = None
+    """Its early and its late end; None = not known how far it may be off."""
     restart: float = 0.0
     """Further seconds of a start that continues saved work (the checkpoint is loaded)."""
     checkpoint_every: float | None = None

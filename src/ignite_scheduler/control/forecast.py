@@ -10,7 +10,9 @@ from ignite_scheduler.control import limits
 from ignite_scheduler.control.admission import run_seconds
 from ignite_scheduler.control.commands import Command, PlanJob, SetTimer, StartGang, StopGang
 from ignite_scheduler.control.events import Event, GangFinished, GangStopped, TimerFired
+from ignite_scheduler.control.records import JobRecord
 from ignite_scheduler.control.states import State
+from ignite_scheduler.policy.candidates import Pace
 
 if TYPE_CHECKING:
     from ignite_scheduler.control.controller import Controller
@@ -22,31 +24,35 @@ _TIMER_LAST = 1
 def forecast(controller: Controller, now: float) -> dict[str, tuple[float, float, float]]:
     """Job id → (start, earliest finish, latest finish), on the controller's clock.
 
-    The late end comes from a second look ahead in which every gang runs at its candidate's pessimistic rate; without
-    calibration the two are equal. Jobs that are not planned yet, whose devices do not exist, or that
-    will be stopped at their ``max_time`` are left out.
+    The start is what is expected. The ends of the finish come from two more looks ahead, in which every gang starts and
+    runs at the early or the late end of its range; without calibration all are equal. Jobs that are not planned yet,
+    whose devices do not exist, or that will be stopped at their ``max_time`` are left out.
     Executors are ideal: no failures, every plan keeps its rate, and nothing new arrives. The controller itself is not
     changed. Costs as much as simulating all unfinished jobs.
     """
-    low = _look_ahead(controller, now, pessimistic=False)
-    calibrated = any(
-        candidate.rate_low < candidate.rate
-        for record in controller.jobs.values()
-        for candidate in (record.candidates or ())
-    )
-    high = _look_ahead(controller, now, pessimistic=True) if calibrated else low
+    expected = early = late = _look_ahead(controller, now, "expected")
+    if any(map(_is_ranged, controller.jobs.values())):
+        early, late = _look_ahead(controller, now, "early"), _look_ahead(controller, now, "late")
     return {
-        job_id: (start, finish, max(finish, high.get(job_id, (start, finish))[1]))
-        for job_id, (start, finish) in low.items()
+        job_id: (
+            start,
+            min(finish, early.get(job_id, (start, finish))[1]),
+            max(finish, late.get(job_id, (start, finish))[1]),
+        )
+        for job_id, (start, finish) in expected.items()
     }
 
 
-class _IdealWorld:
-    """Executors that do exactly what the candidates promise."""
+def _is_ranged(record: JobRecord) -> bool:
+    return record.spec.startup_range is not None or any(candidate.is_ranged for candidate in record.candidates)
 
-    def __init__(self, controller: Controller, now: float, *, pessimistic: bool) -> None:
+
+class _IdealWorld:
+    """Executors that do exactly what the candidates promise, at one end of their range."""
+
+    def __init__(self, controller: Controller, now: float, pace: Pace) -> None:
         self.controller = controller.copy(options=replace(controller.options, promises=False))
-        self.pessimistic = pessimistic
+        self.pace = pace
         self.heap: list[tuple[float, int, int, Event]] = []
         self.serial = 0
         self.finish: dict[str, float] = {}
@@ -56,8 +62,8 @@ class _IdealWorld:
             if record.state is State.STOPPING:
                 self.push(GangStopped(at=now, job_id=job_id, epoch=record.epoch, saved=record.saved))
                 continue
-            if pessimistic:
-                end = now + (end - now) * job.option.candidate.rate / job.option.candidate.rate_low
+            if pace != "expected":
+                end = now + (end - now) * job.option.candidate.rate / job.option.candidate.pace(pace)
             self.push(GangFinished(at=end, job_id=job_id, epoch=record.epoch))
             limit = limits.timer(record, job.started)
             if limit is not None:
@@ -78,8 +84,8 @@ class _IdealWorld:
         match command:
             case StartGang():
                 spec = self.controller.jobs[command.job_id].spec
-                rate = command.candidate.rate_low if self.pessimistic else command.candidate.rate
-                end = at + run_seconds(spec, spec.work - command.saved, rate)
+                rate = command.candidate.pace(self.pace)
+                end = at + run_seconds(spec, spec.work - command.saved, rate, self.pace)
                 self.push(GangFinished(at=end, job_id=command.job_id, epoch=command.epoch))
             case StopGang():
                 saved = self._saved(command.job_id, at)
@@ -95,13 +101,13 @@ class _IdealWorld:
         gang = record.gang
         if gang is None:
             return record.saved
-        rate = gang.candidate.rate_low if self.pessimistic else gang.candidate.rate
+        rate = gang.candidate.pace(self.pace)
         left = (self.controller.ledger.running[job_id].finish - at) * rate
         return min(record.spec.work, max(record.saved, record.spec.work - left))
 
 
-def _look_ahead(controller: Controller, now: float, *, pessimistic: bool) -> dict[str, tuple[float, float]]:
-    world = _IdealWorld(controller, now, pessimistic=pessimistic)
+def _look_ahead(controller: Controller, now: float, pace: Pace) -> dict[str, tuple[float, float]]:
+    world = _IdealWorld(controller, now, pace)
     world.run()
     return {
         job_id: (record.first_started, record.ended_at)

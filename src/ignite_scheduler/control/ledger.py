@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from ignite_scheduler.control import limits
-from ignite_scheduler.control.admission import run_seconds
+from ignite_scheduler.control.admission import late_seconds, run_seconds
 from ignite_scheduler.control.events import JobSubmitted
 from ignite_scheduler.control.inventory import Inventory
 from ignite_scheduler.control.records import Gang, JobRecord
@@ -128,9 +128,9 @@ class Ledger:
         for candidate in candidates:
             needs = inventory.needs(candidate)
             if fits(needs, inventory.capacity):
-                options.append(
-                    Option(candidate=candidate, needs=needs, seconds=run_seconds(spec, work, candidate.rate))
-                )
+                seconds = run_seconds(spec, work, candidate.rate)
+                margin = max(0.0, late_seconds(spec, work, candidate) - seconds)
+                options.append(Option(candidate=candidate, needs=needs, seconds=seconds, margin=margin))
         if len(options) > 1:
             options.sort(key=lambda option: (option.seconds, option.candidate.num_devices))
         return tuple(options)

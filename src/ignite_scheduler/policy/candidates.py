@@ -12,10 +12,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from ignite_scheduler.cost.money import known_product, known_sum, price_per_second
 from ignite_scheduler.model import Cluster, Device, Plan
 from ignite_scheduler.policy.pools import Pools, kind_pool
+
+Pace = Literal["early", "expected", "late"]
+"""Where in the range of a prediction: its early end, what is expected, its late end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +33,9 @@ class Candidate:
     rate
         Units of work (training steps; or the throughput table's units) per second while running.
     rate_low
-        Pessimistic rate, for the late end of a promise; equal to ``rate`` without calibration.
+        Pessimistic rate, for the late end of a promise and for deadlines; equal to ``rate`` without calibration.
+    rate_high
+        Optimistic rate, for the early end of a promise; None = ``rate``.
     price
         Money per second for the devices held; None = unknown.
     power
@@ -44,6 +50,18 @@ class Candidate:
     price: float | None = None
     power: float | None = None
     plan: Plan | None = None
+    rate_high: float | None = None
+
+    def pace(self, end: Pace) -> float:
+        """Units of work per second at that end of the range."""
+        if end == "early":
+            return self.rate if self.rate_high is None else self.rate_high
+        return self.rate_low if end == "late" else self.rate
+
+    @property
+    def is_ranged(self) -> bool:
+        """Whether it is known how far its rate may be off."""
+        return self.pace("late") != self.rate or self.pace("early") != self.rate
 
     @property
     def num_devices(self) -> int:
@@ -73,6 +91,7 @@ def _candidate_of_plan(plan: Plan, cluster: Cluster, pools: Pools) -> Candidate:
         price=price_per_second([cluster.device(device_id) for device_id in plan.device_ids]),
         power=power,
         plan=plan,
+        rate_high=None if predicted.step_low == predicted.step else 1.0 / predicted.step_low,
     )
 
 

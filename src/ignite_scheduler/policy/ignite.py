@@ -243,21 +243,24 @@ def _urgency(view: View, able: _Able, finishes: Mapping[str, float]) -> dict[int
     for job, options in pressed:
         waiting = max(0.0, finishes[job.job_id] - job.deadline_at)
         for option in options:
-            starting = max(0.0, view.now + option.seconds - job.deadline_at)
+            starting = max(0.0, view.now + option.seconds + option.margin - job.deadline_at)
             late[id(option)] = _weight(job) * (waiting - starting)
     most = max(map(abs, late.values()), default=0.0)
     return {option: 10.0 * len(able) * each / most for option, each in late.items()} if most > 0 else {}
 
 
 def _finish_if_passed_over(job: QueuedJob, view: View, able: _Able, free: Mapping[str, int]) -> float:
-    """The earliest finish of the job if it does not start now: nothing changes before the next end."""
+    """The earliest finish of the job if it does not start now, at the late end of its range.
+
+    Nothing changes before the next end.
+    """
     others = [view.now + options[0].seconds for other, options in able if other is not job]
     others += [max(view.now, view.releases[0][0])] if view.releases else []
     after = min(others, default=view.now + job.options[0].seconds)
     first = reserve(job, view.now, free, releases_of(view))
     if first is None:
-        return after + job.options[0].seconds
-    return max(first.start, after) + first.option.seconds
+        return after + job.options[0].seconds + job.options[0].margin
+    return max(first.start, after) + first.option.seconds + first.option.margin
 
 
 def _late_behind(
@@ -283,7 +286,7 @@ def _late_behind(
         if job.job_id in started:
             continue
         first = reserve(job, view.now, left, coming)
-        finish = 0.0 if first is None else first.start + first.option.seconds
+        finish = 0.0 if first is None else first.start + first.option.seconds + first.option.margin
         if finish > max(job.deadline_at, finishes[job.job_id]):
             late[job.job_id] = finish
     return late

@@ -30,11 +30,16 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """A candidate as seen by a queued job: ``seconds`` from start to finish with the work that is left."""
+    """A candidate as seen by a queued job: ``seconds`` from start to finish with the work that is left.
+
+    ``margin`` are the seconds by which it may take longer, at the late end of its range: deadlines count them, nothing
+    else does. 0 without calibration.
+    """
 
     candidate: Candidate
     needs: Needs
     seconds: float
+    margin: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
