@@ -56,17 +56,11 @@ class Planned:
     @cached_property
     def timeline(self) -> Timeline:
         """One planned step, action by action; ConflictError if there is no plan."""
-        from ignite_scheduler.cost import Assignment, stage_durations
+        from ignite_scheduler.cost import stage_durations
+        from ignite_scheduler.daemon.placement import choice_of
         from ignite_scheduler.pipeline import timeline
 
-        plan = self.plan
-        assignment = Assignment(
-            split=tuple(len(stage.layers) for stage in plan.stages),
-            devices=tuple(stage.devices[0].device for stage in plan.stages),
-            microbatches=plan.microbatches,
-            schedule=plan.schedule,
-        )
-        return timeline(*stage_durations(self.job, self.profile, self.cluster, assignment))
+        return timeline(*stage_durations(self.job, self.profile, self.cluster, choice_of(self.plan)))
 
     def to_timeline(self) -> TimelineRecord:
         """One planned step in the form in which a run writes down measured ones; ConflictError if there is no plan."""

@@ -24,6 +24,9 @@ small models of the demo; large weights or a cold disk take longer.
 FIRST_ESTIMATE: Final = 5
 """Steps that must have been seen before a number is named; before that the answer is "estimating"."""
 
+WARM_UP: Final = 5
+"""Steps at the start of each attempt that do not count as measured."""
+
 WINDOW: Final = 40
 """Steps that the estimate looks back at most."""
 

@@ -1,9 +1,10 @@
-"""From the devices on which a plan was made to those that its gang was given."""
+"""From the devices on which a plan was made to those that its gang was given, and back to the choice behind it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from ignite_scheduler.cost import Assignment
 from ignite_scheduler.errors import InputError
 from ignite_scheduler.model import Plan
 
@@ -24,3 +25,13 @@ def on_devices(plan: Plan, device_ids: tuple[str, ...]) -> Plan:
         for stage in plan.stages
     )
     return replace(plan, stages=stages)
+
+
+def choice_of(plan: Plan) -> Assignment:
+    """The choice that the plan is made of, to be timed again."""
+    return Assignment(
+        split=tuple(len(stage.layers) for stage in plan.stages),
+        devices=tuple(stage.devices[0].device for stage in plan.stages),
+        microbatches=plan.microbatches,
+        schedule=plan.schedule,
+    )

@@ -7,22 +7,21 @@ of a run that was killed and continued is the report of one run.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from typing import Any, Final
 
 from ignite_scheduler.control import FINAL, Controller, Promise, State
+from ignite_scheduler.cost.observation import Sample
+from ignite_scheduler.daemon.estimate import WARM_UP
 from ignite_scheduler.daemon.placement import on_devices
 from ignite_scheduler.daemon.shell import Outcome
 from ignite_scheduler.daemon.story import Attempt, JobStory
 from ignite_scheduler.formats.run_files import METRICS_FILE
 from ignite_scheduler.model import Infeasible, Plan
 from ignite_scheduler.policy.view import Reason
-
-WARM_UP: Final = 5
-"""Steps at the start of each attempt that do not count as measured."""
 
 _CUT_SHORT: Final = Reason(code="interrupted", text="the run was interrupted; continue it with --resume")
 
@@ -32,12 +31,13 @@ class Measured:
     """What the metrics of a job say.
 
     ``step`` is the median in seconds over ``num_steps`` steps: those of all attempts by the plan of the last one, each
-    without its warm-up. ``losses`` are by step.
+    without its warm-up. ``spread`` is their interquartile range ÷ median. ``losses`` are by step.
     """
 
     step: float | None
     num_steps: int
     losses: tuple[float, ...]
+    spread: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,25 +149,37 @@ def bars(stories: Iterable[JobStory], end: float) -> tuple[Bar, ...]:
     return tuple(sorted(found, key=lambda bar: (bar.device_id, bar.start)))
 
 
+def summary(seconds: Sequence[float]) -> Sample | None:
+    """Median and relative spread of measurements; None if there are none."""
+    if not seconds:
+        return None
+    middle = median(seconds)
+    if len(seconds) == 1 or middle <= 0:
+        return Sample(median=middle, spread=0.0, count=len(seconds))
+    lower, _, upper = quantiles(seconds, n=4, method="inclusive")
+    return Sample(median=middle, spread=(upper - lower) / middle, count=len(seconds))
+
+
 def read_metrics(directory: Path, attempts: Sequence[Attempt]) -> Measured:
     """What ``metrics.jsonl`` says of the job; of a step that was done again only the last time counts there."""
-    lines = list(_lines(directory / METRICS_FILE))
+    lines = [line for line in lines_of(directory / METRICS_FILE) if "step" in line and "step_s" in line]
     counted: set[int] = set()
     for number, attempt in enumerate(attempts, start=1):
         if plan_of(attempt) == plan_of(attempts[-1]):
             is_last = number == len(attempts)
             end = max((line["step"] for line in lines), default=0) if is_last else int(attempts[number].saved)
             counted.update(range(int(attempt.saved) + WARM_UP + 1, end + 1))
-    steps = [line["step_s"] for line in lines if line["step"] in counted]
+    steps = summary([line["step_s"] for line in lines if line["step"] in counted])
     return Measured(
-        step=median(steps) if steps else None,
-        num_steps=len(steps),
+        step=None if steps is None else steps.median,
+        num_steps=0 if steps is None else steps.count,
+        spread=0.0 if steps is None else steps.spread,
         losses=tuple(line["loss"] for line in lines if line.get("loss") is not None),
     )
 
 
-def _lines(path: Path) -> Iterable[Mapping[str, Any]]:
-    """Whole lines of the file; one that a crash cut off is passed over."""
+def lines_of(path: Path) -> Iterator[Mapping[str, Any]]:
+    """Whole lines of a JSON-lines file, none where it does not exist; one that a crash cut off is passed over."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -177,5 +189,5 @@ def _lines(path: Path) -> Iterable[Mapping[str, Any]]:
             entry = json.loads(line)
         except ValueError:
             continue
-        if isinstance(entry, dict) and "step" in entry and "step_s" in entry:
+        if isinstance(entry, dict):
             yield entry

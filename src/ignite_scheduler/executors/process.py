@@ -13,16 +13,20 @@ paces computing and transfers.
 
 from __future__ import annotations
 
+import json
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Final, assert_never
 
 from ignite_scheduler.control.commands import StartGang, StopGang
 from ignite_scheduler.control.events import GangFailed, GangFinished, GangProgressed, GangStarted, GangStopped
 from ignite_scheduler.daemon.directory import write_document
-from ignite_scheduler.daemon.estimate import StepClock
+from ignite_scheduler.daemon.estimate import WARM_UP, WINDOW, StepClock
 from ignite_scheduler.daemon.placement import on_devices
 from ignite_scheduler.daemon.ports import Clock, GangReport
 from ignite_scheduler.engine.gang import Gang
@@ -34,7 +38,7 @@ from ignite_scheduler.errors import ExternalError, IgniteError, InputError
 from ignite_scheduler.executors import orphans
 from ignite_scheduler.executors.places import cuda_places, notices, on_real_devices
 from ignite_scheduler.formats.plan import plan_document
-from ignite_scheduler.formats.run_files import PLAN_FILE
+from ignite_scheduler.formats.run_files import PLAN_FILE, SAVES_FILE, attempt_directory
 from ignite_scheduler.model import Cluster, Job
 
 PROGRESS_EVERY: Final = 0.5
@@ -45,7 +49,10 @@ _PATIENCE: Final = 30.0  # seconds until all gangs must have ended when the exec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vitals:
-    """How a gang does at present. ``step`` and ``remaining`` are in seconds, None while estimating."""
+    """How a gang does at present. ``step`` and ``remaining`` are in seconds, None while estimating.
+
+    ``busy`` are the median seconds of computing in a step by rank, over ``num_busy`` steps after the warm-up.
+    """
 
     epoch: int
     done: int
@@ -53,6 +60,8 @@ class Vitals:
     loss: float | None
     step: float | None
     remaining: float | None
+    busy: tuple[float, ...] = ()
+    num_busy: int = 0
 
 
 def load_engine() -> None:
@@ -184,7 +193,7 @@ class ProcessExecutor:
 
     def _begin(self, command: StartGang) -> _Attempt:
         directory = self._directory_of(command.job_id)
-        own = directory / "attempts" / f"{command.epoch:04d}"
+        own = attempt_directory(directory, command.epoch)
         try:
             gang = Gang.start(self._specification(command, directory, own))
         except (IgniteError, OSError) as error:
@@ -235,6 +244,7 @@ class _Attempt:
         self._progress_every = progress_every
         self._noted = False
         self._steps = StepClock()
+        self._busy: deque[tuple[float, ...]] = deque(maxlen=WINDOW)
         self._pause = 0.0  # seconds of checkpoint for each step
         self._done = self._saved = int(command.saved)
         self._total = 0
@@ -244,7 +254,7 @@ class _Attempt:
 
     @property
     def vitals(self) -> Vitals:
-        pace = self._pace
+        pace, busy = self._pace, tuple(self._busy)
         return Vitals(
             epoch=self.command.epoch,
             done=self._done,
@@ -252,6 +262,8 @@ class _Attempt:
             loss=self._loss,
             step=self._steps.step,
             remaining=None if pace is None else (self._total - self._done) * pace,
+            busy=tuple(map(median, zip(*busy, strict=True))),
+            num_busy=len(busy),
         )
 
     @property
@@ -286,6 +298,14 @@ class _Attempt:
             orphans.note(self._directory, gang.process_ids)
             self._noted = True
 
+    def _note_save(self, saved: Saved) -> None:
+        """Write down what the checkpoint took: runs teach how long saving lasts."""
+        with suppress(OSError):  # a newer checkpoint may have taken its place already
+            num_bytes = sum(path.stat().st_size for path in Path(saved.directory).rglob("*") if path.is_file())
+            line = {"step": saved.done, "bytes": num_bytes, "save_s": saved.seconds}
+            with (self._directory / SAVES_FILE).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+
     def _progress(self, now: float) -> Iterator[GangProgressed]:
         """Where the gang stands, if that was not told yet."""
         present, pace = (float(self._done), float(self._saved)), self._pace
@@ -310,7 +330,10 @@ class _Attempt:
             case Progressed():
                 self._done, self._loss = report.done, report.loss
                 self._steps.add(report.step)
+                if self._steps.count > WARM_UP and report.busy:
+                    self._busy.append(report.busy)
             case Saved():
+                self._note_save(report)
                 self._pause = report.seconds / max(1, report.done - self._saved)
                 self._saved = report.done
             case Finished():

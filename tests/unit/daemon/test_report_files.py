@@ -12,9 +12,10 @@ import pytest
 
 from ignite_scheduler.control.commands import StartGang
 from ignite_scheduler.control.events import GangFailed, GangProgressed, JobPlanned
+from ignite_scheduler.daemon.estimate import WARM_UP
 from ignite_scheduler.daemon.eventlog import EventLogs
 from ignite_scheduler.daemon.ports import Record
-from ignite_scheduler.daemon.report import WARM_UP, bars, plan_of, read_metrics
+from ignite_scheduler.daemon.report import bars, plan_of, read_metrics
 from ignite_scheduler.daemon.story import Attempt, JobStory
 from live_fakes import submission, table_candidate
 from live_jobs import small_cluster, small_job, start_of

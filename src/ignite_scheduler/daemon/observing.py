@@ -1,0 +1,264 @@
+"""``observation.json``: what a finished job shows of predictions, planned and measured side by side.
+
+Written once, whole, when the job has finished, from its run directory and the records of the run. A process that is
+killed just then leaves none; the next one, which reads the same records again, makes up for it. What is planned is
+always the figure before any calibration, so that runs with and without one teach the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ignite_scheduler.control.events import GangFinished
+from ignite_scheduler.control.records import Promise
+from ignite_scheduler.cost import byte_scale, cut_bytes, stage_durations
+from ignite_scheduler.cost.calibration import Calibration, Quantiles
+from ignite_scheduler.cost.observation import (
+    EdgeObservation,
+    Observation,
+    Promised,
+    ReductionObservation,
+    Sample,
+    StageObservation,
+)
+from ignite_scheduler.daemon.directory import Asked, write_document
+from ignite_scheduler.daemon.estimate import WARM_UP
+from ignite_scheduler.daemon.placement import choice_of
+from ignite_scheduler.daemon.ports import Record
+from ignite_scheduler.daemon.report import lines_of, plan_of, read_metrics, summary
+from ignite_scheduler.daemon.story import Attempt, JobStory
+from ignite_scheduler.errors import IgniteError
+from ignite_scheduler.formats.calibration import calibration_name
+from ignite_scheduler.formats.observation import observation_document
+from ignite_scheduler.formats.run_files import (
+    MEMORY_FILE,
+    OBSERVATION_FILE,
+    SAVES_FILE,
+    TIMELINE_FILE,
+    attempt_directory,
+)
+from ignite_scheduler.formats.timeline import StepTimes, load_timeline
+from ignite_scheduler.model import Cluster, Plan
+from ignite_scheduler.pipeline import Durations, timeline
+
+Stories = Mapping[str, JobStory]
+
+
+@dataclass(kw_only=True)
+class Observer:
+    """Told of each record of a run, leaves an observation of each job that has finished.
+
+    Parameters
+    ----------
+    asked
+        Job id → what was asked.
+    cluster
+        Before calibration.
+    stories
+        Job id → story, up to date with each record.
+    promise
+        Job id → what was promised.
+    calibration
+        What predictions were made with.
+    directory_of
+        Job id → run directory.
+    num_sharing
+        Stages of a gang that run on the same real host, of the plan.
+    origin
+        Time of the run's start, in seconds since 1970.
+    """
+
+    asked: Mapping[str, Asked]
+    cluster: Cluster
+    stories: Stories
+    promise: Callable[[str], Promise | None]
+    calibration: Calibration | None
+    directory_of: Callable[[str], Path]
+    num_sharing: Callable[[Plan], tuple[int, ...]]
+    origin: float
+    notices: list[str] = field(default_factory=list)
+
+    def note(self, record: Record) -> None:
+        """Take note of one more record."""
+        event = record.event
+        if not isinstance(event, GangFinished):
+            return
+        story = self.stories.get(event.job_id)
+        path = self.directory_of(event.job_id) / OBSERVATION_FILE
+        if story is None or story.finished != event.at or path.exists():
+            return
+        try:
+            observation = self.observe(story)
+            if observation is not None:
+                write_document(path, observation_document(observation))
+        except (IgniteError, OSError) as error:  # what one job shows is lost; the others' training goes on
+            self.notices.append(f"{event.job_id}: no {OBSERVATION_FILE} was written: {error}")
+
+    def observe(self, story: JobStory) -> Observation | None:
+        """What the finished job shows; None where no step after the warm-up was measured."""
+        asked, directory, attempt = self.asked[story.job_id], self.directory_of(story.job_id), story.attempts[-1]
+        plan, measured = plan_of(attempt), read_metrics(directory, story.attempts)
+        if plan is None or measured.step is None or measured.step <= 0:
+            return None
+        schedule, durations = stage_durations(asked.job, asked.profile, self.cluster, choice_of(plan))
+        played = _Played.read(directory, plan)
+        return Observation(
+            job=story.job_id,
+            model=str(asked.profile.provenance.get("structure") or asked.profile.name),
+            schedule=plan.schedule,
+            microbatches=plan.microbatches,
+            stages=self._stages(plan, durations, played, _peaks(directory)),
+            edges=_edges(asked, plan, durations, played),
+            reductions=tuple(
+                ReductionObservation(stages=tuple(each.stages), planned=float(each.seconds))
+                for each in durations.reductions
+            ),
+            planned_step=float(timeline(schedule, durations).step),
+            step=Sample(median=measured.step, spread=measured.spread, count=measured.num_steps),
+            startup=attempt.startup,
+            checkpoints=tuple(_saves(attempt_directory(directory, attempt.epoch) / SAVES_FILE)),
+            beside_others=any(_beside(attempt, other) for other in self.stories.values() if other is not story),
+            promised=self._promised(story, plan),
+            provenance=self._provenance(story),
+        )
+
+    def _stages(
+        self, plan: Plan, durations: Durations, played: _Played, peaks: Mapping[int, float]
+    ) -> tuple[StageObservation, ...]:
+        found = []
+        for stage, num_sharing in zip(plan.stages, self.num_sharing(plan), strict=True):
+            device, index = self.cluster.device(stage.devices[0].device), stage.index
+            found.append(
+                StageObservation(
+                    device=device.id,
+                    kind=device.kind,
+                    speed=device.speed,
+                    num_sharing=num_sharing,
+                    forward=tuple(map(float, durations.forward[index])),
+                    backward=tuple(map(float, durations.backward[index])),
+                    update=float(durations.finish[index]),
+                    measured_forward=summary(played.actions[index, "F"]),
+                    measured_backward=summary(played.actions[index, "B"]),
+                    measured_update=summary(played.updates[index]),
+                    planned_memory=stage.fullest.memory,
+                    peak_memory=peaks.get(index),
+                )
+            )
+        return tuple(found)
+
+    def _promised(self, story: JobStory, plan: Plan) -> Promised:
+        promise, predicted = self.promise(story.job_id), plan.predicted
+        assert story.finished is not None
+        return Promised(
+            calibration=None if self.calibration is None else calibration_name(self.calibration),
+            step=Quantiles(low=predicted.step_low, middle=predicted.step, high=predicted.step_high),
+            finish_low=None if promise is None else promise.finish_low - story.submitted,
+            finish_high=None if promise is None else promise.finish_high - story.submitted,
+            finished=story.finished - story.submitted,
+        )
+
+    def _provenance(self, story: JobStory) -> dict[str, Any]:
+        at = datetime.fromtimestamp(self.origin + (story.finished or 0.0), UTC)
+        return {
+            "finished": at.isoformat(timespec="seconds"),
+            "cluster": self.cluster.name,
+            "attempts": len(story.attempts),
+        }
+
+
+def _beside(attempt: Attempt, other: JobStory) -> bool:
+    """Whether a gang of the other job held devices while the attempt did."""
+    until = attempt.ended if attempt.ended is not None else float("inf")
+    return any(
+        each.commanded < until and (each.ended is None or each.ended > attempt.commanded) for each in other.attempts
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Played:
+    """Measured seconds: of actions by (stage, ``F`` or ``B``), of messages by (source, target, kind), updates.
+
+    Of full microbatches only: the last one may be smaller.
+    """
+
+    actions: Mapping[tuple[int, str], list[float]]
+    messages: Mapping[tuple[int, int, str], list[float]]
+    updates: Mapping[int, list[float]]
+
+    @classmethod
+    def read(cls, directory: Path, plan: Plan) -> _Played:
+        """From the measured timeline in the directory."""
+        full = {k for k, samples in enumerate(plan.microbatches) if samples == plan.microbatches[0]}
+        actions: dict[tuple[int, str], list[float]] = defaultdict(list)
+        messages: dict[tuple[int, int, str], list[float]] = defaultdict(list)
+        updates: dict[int, list[float]] = defaultdict(list)
+        for step in _after_warm_up(load_timeline(directory / TIMELINE_FILE).steps):
+            for interval in step.intervals:
+                if interval.action.microbatch_index in full:
+                    key = interval.action.stage_index, interval.action.kind
+                    actions[key].append(float(interval.end - interval.start))
+            for transfer in step.transfers:
+                if transfer.microbatch_index in full:
+                    ends = transfer.source, transfer.target, transfer.kind
+                    messages[ends].append(float(transfer.end - transfer.start))
+            for row, start, end in step.finishes:
+                updates[row].append(end - start)
+        return cls(actions=actions, messages=messages, updates=updates)
+
+
+def _after_warm_up(steps: tuple[StepTimes, ...]) -> tuple[StepTimes, ...]:
+    """Without the first steps of a job, as far as that leaves any."""
+    late = tuple(step for step in steps if step.step_index > WARM_UP)
+    return late or steps
+
+
+def _edges(asked: Asked, plan: Plan, durations: Durations, played: _Played) -> tuple[EdgeObservation, ...]:
+    scale = byte_scale(asked.job, asked.profile) * plan.microbatches[0]
+    cuts = [num_bytes * scale for num_bytes in cut_bytes(asked.profile, choice_of(plan).split)]
+    found = []
+    for edge, num_bytes in zip(durations.edges, cuts, strict=True):
+        ways = (
+            (edge.source, edge.target, "F", edge.forward_wire, edge.forward),
+            (edge.target, edge.source, "B", edge.backward_wire, edge.backward),
+        )
+        found += [
+            EdgeObservation(
+                source=source,
+                target=target,
+                kind="F" if kind == "F" else "B",
+                wire=str(wire),
+                bytes=num_bytes,
+                planned=tuple(map(float, planned)),
+                measured=summary(played.messages[source, target, kind]),
+            )
+            for source, target, kind, wire, planned in ways
+        ]
+    return tuple(found)
+
+
+def _saves(path: Path) -> Iterable[tuple[float, float]]:
+    """Bytes and seconds of each checkpoint of the attempt."""
+    for line in lines_of(path):
+        num_bytes, seconds = line.get("bytes"), line.get("save_s")
+        if isinstance(num_bytes, int | float) and isinstance(seconds, int | float):
+            yield float(num_bytes), float(seconds)
+
+
+def _peaks(directory: Path) -> dict[int, float]:
+    """Stage → bytes at its peak above an idle rank, where the engine measured them."""
+    try:
+        entries = json.loads((directory / MEMORY_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    found = {}
+    for entry in entries if isinstance(entries, list) else ():
+        stage, idle, peak = (entry.get(key) for key in ("stage", "idle_bytes", "peak_bytes"))
+        if isinstance(stage, int) and isinstance(idle, int | float) and isinstance(peak, int | float):
+            found[stage] = max(0.0, float(peak - idle))
+    return found
