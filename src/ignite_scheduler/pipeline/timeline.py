@@ -15,6 +15,11 @@ durations, starts and ends are exact, which is what the tests' laws stand on.
 With ``overlap=False`` a message also keeps its sender and its receiver busy: it starts when neither computes, and a
 worker with an unsent message starts no further action. Two workers that want to send to each other do not deadlock;
 messages go one after the other.
+
+With ``receive_first=True`` a worker whose next action is a backward pass waits for that gradient before it hands its
+activations to the wire, as engines do whose program reads "receive the gradient, send the activations, go backward".
+That holds where the receiver's row has the gradient's backward pass before the forward pass that needs the activations;
+otherwise each would wait for the other, and the activations leave at once. Gradients always leave at once.
 """
 
 from __future__ import annotations
@@ -124,13 +129,17 @@ class Timeline:
     step: Number
 
 
-def timeline(schedule: Schedule, durations: Durations, *, overlap: bool = True) -> Timeline:
+def timeline(
+    schedule: Schedule, durations: Durations, *, overlap: bool = True, receive_first: bool = False
+) -> Timeline:
     """Time every action of ``schedule``.
 
     Parameters
     ----------
     overlap
         False where the engine cannot compute and communicate at once.
+    receive_first
+        True where activations leave only once the gradient of the worker's next action has arrived.
 
     Returns
     -------
@@ -153,14 +162,14 @@ def timeline(schedule: Schedule, durations: Durations, *, overlap: bool = True) 
     15
     """
     validate(schedule, [(edge.source, edge.target) for edge in durations.edges])
-    return _Loop(schedule, durations, overlap).run()
+    return _Loop(schedule, durations, overlap, receive_first).run()
 
 
 class _Loop:
     """The heap loop: one instance per call."""
 
-    def __init__(self, schedule: Schedule, durations: Durations, overlap: bool) -> None:
-        self.schedule, self.durations, self.overlap = schedule, durations, overlap
+    def __init__(self, schedule: Schedule, durations: Durations, overlap: bool, receive_first: bool) -> None:
+        self.schedule, self.durations, self.overlap, self.receive_first = schedule, durations, overlap, receive_first
         self.holder = {action.stage_index: r for r, row in enumerate(schedule.rows) for action in row}
         self.position = [0] * len(schedule.rows)
         self.busy = [False] * len(schedule.rows)
@@ -172,6 +181,7 @@ class _Loop:
             self.out[edge.target, BACKWARD].append((edge, edge.source))
         self.wire_busy: set[Hashable] = set()
         self.waiting: deque[tuple[Edge, str, int]] = deque()
+        self.held: dict[Action, list[tuple[Edge, str, int]]] = {}  # until the gradient of the action has arrived
         self.heap: list[tuple[Number, int, int, Interval | Transfer]] = []
         self.serial = 0
         self.intervals: list[Interval] = []
@@ -201,6 +211,9 @@ class _Loop:
                 self._end_action(ended, now)
             else:
                 self._end_transfer(ended, now)
+        if self.held:
+            waits = ", ".join(map(str, self.held))
+            raise ScheduleError(f"with receive_first this order never finishes: {waits} waits for a gradient for ever")
         return self._result()
 
     def _push(self, ended: Interval | Transfer, row: int) -> None:
@@ -225,12 +238,32 @@ class _Loop:
         stage, kind, k = interval.action
         if kind != WEIGHT_BACKWARD:
             direction = FORWARD if kind == FORWARD else BACKWARD
-            for edge, _ in self.out[stage, direction]:
-                self.waiting.append((edge, direction, k))
-                if not self.overlap:
-                    self.unsent[interval.row] += 1
+            messages = [(edge, direction, k) for edge, _ in self.out[stage, direction]]
+            if not self.overlap:
+                self.unsent[interval.row] += len(messages)
+            gradient = self._awaited_gradient(interval) if self.receive_first and direction == FORWARD else None
+            if gradient is None:
+                self.waiting.extend(messages)
+            else:
+                self.held[gradient] = messages
         self._start_transfers(now)
         self._start_action(interval.row, now)
+
+    def _awaited_gradient(self, interval: Interval) -> Action | None:
+        """The next action of the row that just went forward, where the activations must wait for its gradient."""
+        actions, position = self.schedule.rows[interval.row], self.position[interval.row]
+        if position == len(actions):
+            return None
+        following = actions[position]
+        if following.kind not in (BACKWARD, INPUT_BACKWARD) or not self.missing[following]:
+            return None
+        stage, _, k = interval.action
+        for _, target in self.out[stage, FORWARD]:
+            row = self.schedule.rows[self.holder[target]]
+            gradient = following._replace(stage_index=target)
+            if gradient not in row[: row.index(Action(target, FORWARD, k))]:
+                return None
+        return following
 
     def _start_transfers(self, now: Number) -> None:
         """Give each free wire to the message that has been ready longest."""
@@ -270,6 +303,8 @@ class _Loop:
             action = Action(stage, kind, k)
             if action in self.missing:
                 self.missing[action] -= 1
+                if not self.missing[action]:
+                    self.waiting.extend(self.held.pop(action, ()))
 
     def _result(self) -> Timeline:
         last: list[Number] = [0] * self.schedule.num_stages
