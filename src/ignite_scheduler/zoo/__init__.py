@@ -4,7 +4,8 @@ Names and descriptions need no torch; what is built does. See :mod:`ignite_sched
 built model and :mod:`ignite_scheduler.zoo.dropout` for dropout that does not depend on how a batch is cut.
 """
 
-from ignite_scheduler.zoo.catalogue import DATASETS, LOSSES, MODELS, Entry
+from ignite_scheduler.zoo.catalogue import DATASETS, LOSSES, MODELS
+from ignite_scheduler.zoo.entries import Entry
 from ignite_scheduler.zoo.resolve import (
     Samples,
     build,

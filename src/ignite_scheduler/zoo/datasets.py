@@ -123,7 +123,7 @@ def diabetes(split: str = "train", held_out: float = 0.2, seed: int = 0) -> Tens
     return TensorSamples(rows, ((targets - train.mean()) / train.std()).float()[:, None])
 
 
-def _generator(*numbers: int) -> torch.Generator:
+def generator_of(*numbers: int) -> torch.Generator:
     """A generator for the thing that the numbers name; the same in every process."""
     return torch.Generator().manual_seed(zlib.crc32(repr(numbers).encode()))
 
@@ -137,8 +137,8 @@ def synthetic_images(
 
     def make(index: int) -> Sample:
         label = index % classes
-        pattern = torch.randn(channels, _COARSE, _COARSE, generator=_generator(seed, 0, label))
-        noise = torch.randn(channels, size, size, generator=_generator(seed, 1, index))
+        pattern = torch.randn(channels, _COARSE, _COARSE, generator=generator_of(seed, 0, label))
+        noise = torch.randn(channels, size, size, generator=generator_of(seed, 1, index))
         return scale_up(pattern, size) + _NOISE * noise, torch.tensor(label)
 
     return GeneratedSamples(length, make)
@@ -151,7 +151,7 @@ def synthetic_rows(features: int = 30, classes: int = 2, length: int = 1024, see
 
     def make(index: int) -> Sample:
         label = index % classes
-        centre = torch.randn(features, generator=_generator(seed, 0, label))
-        return centre + _NOISE * torch.randn(features, generator=_generator(seed, 1, index)), torch.tensor(label)
+        centre = torch.randn(features, generator=generator_of(seed, 0, label))
+        return centre + _NOISE * torch.randn(features, generator=generator_of(seed, 1, index)), torch.tensor(label)
 
     return GeneratedSamples(length, make)

@@ -1,4 +1,4 @@
-"""The model for rows of a table."""
+"""The models for rows of a table."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from itertools import pairwise
 from torch import nn
 
 from ignite_scheduler.errors import InputError
+from ignite_scheduler.zoo.air_quality import NUM_FEATURES
 
 
 def mlp(features: int = 30, hidden: Sequence[int] = (64, 64), outputs: int = 2, dropout: float = 0.0) -> nn.Sequential:
@@ -25,3 +26,11 @@ def mlp(features: int = 30, hidden: Sequence[int] = (64, 64), outputs: int = 2, 
         chain[f"linear{index}"] = nn.Sequential(*parts, nn.Dropout(dropout)) if dropout else nn.Sequential(*parts)
     chain["head"] = nn.Linear(sizes[-1], outputs)
     return nn.Sequential(chain)
+
+
+def air_quality(hours: int = 24, hidden: Sequence[int] = (256, 128, 64), dropout: float = 0.0) -> nn.Sequential:
+    """Chain ``linear0`` … ``head`` that foretells the fine dust of the next hour from the hours before.
+
+    Input ``[samples, hours · 11]`` as the data set ``air_quality`` has it, output ``[samples, 1]``.
+    """
+    return mlp(features=hours * NUM_FEATURES, hidden=hidden, outputs=1, dropout=dropout)

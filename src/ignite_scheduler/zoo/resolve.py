@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ignite_scheduler.errors import ExternalError, IgniteError, InputError
 from ignite_scheduler.model import Job, Reference
-from ignite_scheduler.zoo.catalogue import DATASETS, LOSSES, MODELS, Entry
+from ignite_scheduler.zoo.catalogue import DATASETS, LOSSES, MODELS
+from ignite_scheduler.zoo.entries import Entry
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -10,7 +10,10 @@ import torch
 from torch import Tensor
 
 from ignite_scheduler.errors import ExternalError, InputError
-from ignite_scheduler.zoo.datasets import GeneratedSamples, Sample, part
+from ignite_scheduler.zoo.datasets import GeneratedSamples, Sample, generator_of, part
+
+IGNORED = -100
+"""A target that PyTorch's cross-entropy passes over."""
 
 
 @cache
@@ -57,5 +60,28 @@ def synthetic_tokens(block: int = 64, vocabulary: int = 256, length: int = 1024,
     def make(index: int) -> Sample:
         piece = (starts[index] + torch.arange(block + 1)) % vocabulary
         return piece[:-1], piece[1:]
+
+    return GeneratedSamples(length, make)
+
+
+def synthetic_masked_tokens(
+    block: int = 64, vocabulary: int = 256, share: float = 0.15, length: int = 1024, seed: int = 0
+) -> GeneratedSamples:
+    """Int64 ``[block]`` that counts up as in :func:`synthetic_tokens`, some of it hidden; target what was hidden.
+
+    Each token is hidden with probability ``share`` behind the last token of the vocabulary, which stands for nothing
+    else. The target, ``[block]``, is the token where it is hidden and elsewhere −100, which cross-entropy passes over.
+    """
+    if min(block, vocabulary - 1, length) < 1 or not 0 < share <= 1:
+        raise InputError(
+            "synthetic_masked_tokens: block and length must be at least 1, vocabulary at least 2 and share above 0 and "
+            f"at most 1, found block={block}, length={length}, vocabulary={vocabulary}, share={share}"
+        )
+    starts = torch.randint(vocabulary - 1, (length,), generator=torch.Generator().manual_seed(seed))
+
+    def make(index: int) -> Sample:
+        tokens = (starts[index] + torch.arange(block)) % (vocabulary - 1)
+        hidden = torch.rand(block, generator=generator_of(seed, index)) < share
+        return tokens.masked_fill(hidden, vocabulary - 1), tokens.masked_fill(~hidden, IGNORED)
 
     return GeneratedSamples(length, make)

@@ -1,21 +1,12 @@
-"""The model for sequences of tokens: a small decoder of the GPT-2 kind.
-
-Deviations from Radford et al., "Language Models are Unsupervised Multitask Learners" (2019): attention weights are not
-dropped out (only embeddings and residual branches are), and the head has its own weight unless ``tied``.
-"""
+"""GPT as a chain: a decoder of the GPT-2 and GPT-3 kind."""
 
 from __future__ import annotations
-
-from collections import OrderedDict
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ignite_scheduler.errors import InputError
-
-_INIT_STD = 0.02
-"""Standard deviation of fresh weights, as in GPT-2."""
+from ignite_scheduler.zoo.attention import assemble, attend_packed, check_sizes
 
 
 class Embedding(nn.Module):
@@ -50,16 +41,10 @@ class Block(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Vectors ``[samples, length, dim]``, each having read those before it."""
-        middle: Tensor = inputs + self.dropout1(self._attend(self.norm1(inputs)))
+        read = attend_packed(self.attention(self.norm1(inputs)), self.heads, causal=True)
+        middle: Tensor = inputs + self.dropout1(self.projection(read))
         written: Tensor = self.dropout2(self.contract(functional.gelu(self.expand(self.norm2(middle)))))
         return middle + written
-
-    def _attend(self, inputs: Tensor) -> Tensor:
-        samples, length, dim = inputs.shape
-        parts = self.attention(inputs).reshape(samples, length, 3, self.heads, dim // self.heads)
-        query, key, value = parts.permute(2, 0, 3, 1, 4)
-        read = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        return self.projection(read.transpose(1, 2).reshape(samples, length, dim))  # type: ignore[no-any-return]
 
 
 class Head(nn.Module):
@@ -87,24 +72,19 @@ def gpt(
     """Chain ``embedding``, ``block0`` … , ``head``.
 
     Input int64 ``[samples, length]`` with length at most ``block``; output ``[samples, length, vocabulary]``.
-    ``tied``: the head reads the embedding's weight, so both must stand in one stage.
+    ``tied``: the head reads the embedding's weight.
+
+    References
+    ----------
+    Radford et al., "Language Models are Unsupervised Multitask Learners" (2019), section 2.3 and table 2, whose figures
+    OpenAI corrected later: the released models have 124,439,808, 354,823,168, 774,030,080 and 1,557,611,200 parameters
+    (Keras Hub's presets state them), tied. Brown et al., "Language Models are Few-Shot Learners" (2020), table 2.1:
+    0.125 to 175.0 billion. Deviations: attention weights are not dropped out (only embeddings and residual branches
+    are), GELU is exact, the attention of GPT-3 is dense in every block.
     """
-    if min(vocabulary, block, dim, heads, depth) < 1 or dim % heads:
-        raise InputError(
-            f"gpt: all sizes must be at least 1 and dim a multiple of heads, found vocabulary={vocabulary}, "
-            f"block={block}, dim={dim}, heads={heads}, depth={depth}"
-        )
+    check_sizes("gpt", vocabulary=vocabulary, block=block, dim=dim, heads=heads, depth=depth)
     embedding, head = Embedding(vocabulary, block, dim, dropout), Head(vocabulary, dim)
-    layers: OrderedDict[str, nn.Module] = OrderedDict(embedding=embedding)
-    for index in range(depth):
-        layers[f"block{index}"] = Block(dim, heads, dropout)
-    layers["head"] = head
-    chain = nn.Sequential(layers)
-    for module in chain.modules():
-        if isinstance(module, nn.Linear | nn.Embedding):
-            nn.init.normal_(module.weight, std=_INIT_STD)
-        if isinstance(module, nn.Linear) and module.bias is not None:
-            nn.init.zeros_(module.bias)
+    chain = assemble(embedding, (Block(dim, heads, dropout) for _ in range(depth)), head)
     if tied:
         head.logits.weight = embedding.token.weight
     return chain

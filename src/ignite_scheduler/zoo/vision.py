@@ -1,9 +1,10 @@
-"""The models for images: AlexNet, VGG and SqueezeNet as chains.
+"""The models for images: AlexNet, VGG, SqueezeNet and MnasNet as chains.
 
-At full size they have the parameters of the published models. ``width`` scales the number of channels, ``size`` is the
-side of the square input. Deviations: adaptive pooling never makes a map larger than it is, so small inputs get small
-classifiers; AlexNet's first stride shrinks for inputs below 63 pixels; weights start by He et al. (2015),
-which also suits narrow copies. A convolution and its ReLU are one layer, a pooling is its own.
+At full size they have the parameters of the published models, as ``num_params`` in torchvision's models states them.
+``width`` scales the number of channels, ``size`` is the side of the square input. Deviations: adaptive pooling never
+makes a map larger than it is, so small inputs get small classifiers; AlexNet's first stride shrinks for inputs below 63
+pixels; weights start by He et al. (2015), which also suits narrow copies. A convolution and its ReLU are one layer, a
+pooling is its own.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from ignite_scheduler.errors import InputError
 
 Layers = OrderedDict[str, nn.Module]
 
-_VGG: Final = {11: (1, 1, 2, 2, 2), 16: (2, 2, 3, 3, 3)}
-"""Convolutions in each of the five groups: configurations A and D of Simonyan & Zisserman (2015), table 1."""
+_VGG: Final = {11: (1, 1, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
+"""Convolutions in each of the five groups: configurations A, D and E of Simonyan & Zisserman (2015), table 1."""
 _VGG_CHANNELS: Final = (64, 128, 256, 512, 512)
 
 _FIRES: Final = ((16, 64), (16, 64), (32, 128), (32, 128), (48, 192), (48, 192), (64, 256), (64, 256))
@@ -40,6 +41,30 @@ _SQUEEZENET: Final = {
     "1.0": _Release(channels=96, kernel=7, pool_after=(1, 4, 8)),
     "1.1": _Release(channels=64, kernel=3, pool_after=(1, 3, 5)),
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stack:
+    """Blocks of one shape; the first of them has the stride."""
+
+    channels: int
+    kernel: int
+    stride: int
+    expansion: int
+    count: int
+
+
+_MNASNET: Final = (
+    _Stack(channels=24, kernel=3, stride=2, expansion=3, count=3),
+    _Stack(channels=40, kernel=5, stride=2, expansion=3, count=3),
+    _Stack(channels=80, kernel=5, stride=2, expansion=6, count=3),
+    _Stack(channels=96, kernel=3, stride=1, expansion=6, count=2),
+    _Stack(channels=192, kernel=5, stride=2, expansion=6, count=4),
+    _Stack(channels=320, kernel=3, stride=1, expansion=6, count=1),
+)
+"""Version B1 of Tan et al. (2019), without squeeze and excitation."""
+_MNASNET_LAST: Final = 1280
+"""Channels before the classifier; the multiplier leaves them."""
 
 _LAST_STD: Final = 0.01
 """Standard deviation of the last layer's fresh weights, as in all three papers: the first loss is about ln(classes)."""
@@ -166,6 +191,21 @@ def vgg16(
     return _vgg(16, width=width, size=size, channels=channels, classes=classes, dropout=dropout, batch_norm=batch_norm)
 
 
+def vgg19(
+    width: float = 1.0,
+    size: int = 224,
+    channels: int = 3,
+    classes: int = 1000,
+    dropout: float = 0.5,
+    batch_norm: bool = False,
+) -> nn.Sequential:
+    """Chain of VGG-19: ``conv1_1``, ``conv1_2``, ``pool1`` … ``fc8``; 143,667,240 parameters at full size.
+
+    Input ``[samples, channels, size, size]``, output ``[samples, classes]``.
+    """
+    return _vgg(19, width=width, size=size, channels=channels, classes=classes, dropout=dropout, batch_norm=batch_norm)
+
+
 class Fire(nn.Module):
     """A 1x1 convolution that squeezes channels, then 1x1 and 3x3 convolutions side by side that expand them."""
 
@@ -213,4 +253,73 @@ def squeezenet(
             layers[f"pool{position}"] = nn.MaxPool2d(3, 2, ceil_mode=True)
     layers["conv10"] = nn.Sequential(nn.Dropout(dropout), *_convolution(read, classes, kernel_size=1))
     layers["flatten"] = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    return _start(nn.Sequential(layers))
+
+
+def _in_eights(channels: int, width: float) -> int:
+    """The scaled number of channels as a multiple of 8, at least 8, and not more than a tenth below."""
+    scaled = channels * width
+    rounded = max(8, int(scaled + 4) // 8 * 8)
+    return rounded if rounded >= 0.9 * scaled else rounded + 8
+
+
+class InvertedResidual(nn.Module):
+    """Channels are multiplied, read map by map, and brought together again; added to the input where that fits."""
+
+    def __init__(self, read: int, written: int, *, kernel: int, stride: int, expansion: int) -> None:
+        super().__init__()
+        middle = read * expansion
+        self.expand = _convolution(read, middle, batch_norm=True, kernel_size=1, bias=False)
+        self.depthwise = _depthwise(middle, kernel=kernel, stride=stride)
+        self.contract = nn.Sequential(nn.Conv2d(middle, written, 1, bias=False), nn.BatchNorm2d(written))
+        self.is_residual = read == written and stride == 1
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Maps with ``written`` channels, their sides divided by the stride."""
+        outputs: Tensor = self.contract(self.depthwise(self.expand(inputs)))
+        return inputs + outputs if self.is_residual else outputs
+
+
+def _depthwise(channels: int, *, kernel: int, stride: int) -> nn.Sequential:
+    return _convolution(
+        channels,
+        channels,
+        batch_norm=True,
+        kernel_size=kernel,
+        stride=stride,
+        padding=kernel // 2,
+        groups=channels,
+        bias=False,
+    )
+
+
+def mnasnet(
+    width: float = 1.0, size: int = 224, channels: int = 3, classes: int = 1000, dropout: float = 0.2
+) -> nn.Sequential:
+    """Chain ``conv1``, ``separable``, ``block1_1`` … ``block6_1``, ``conv8``, ``flatten``, ``fc``.
+
+    Input ``[samples, channels, size, size]``, output ``[samples, classes]``. ``width`` is the paper's depth multiplier:
+    2,218,512 parameters at 0.5, 3,170,208 at 0.75, 4,383,312 at 1.0, 6,282,256 at 1.3. Numbers of channels are
+    multiples of 8. Tan et al., "MnasNet: Platform-Aware Neural Architecture Search for Mobile" (2019), version B1.
+    """
+    _check("mnasnet", width=width, size=size, channels=channels, classes=classes)
+    if size < 33:  # five halvings must leave more than one pixel, for a microbatch of one sample to have a variance
+        raise _too_small("mnasnet", size, 33)
+    first, read = _in_eights(32, width), _in_eights(16, width)
+    layers: Layers = OrderedDict()
+    layers["conv1"] = _convolution(channels, first, batch_norm=True, kernel_size=3, stride=2, padding=1, bias=False)
+    layers["separable"] = nn.Sequential(
+        _depthwise(first, kernel=3, stride=1), nn.Conv2d(first, read, 1, bias=False), nn.BatchNorm2d(read)
+    )
+    for number, stack in enumerate(_MNASNET, start=1):
+        written = _in_eights(stack.channels, width)
+        for index in range(1, stack.count + 1):
+            stride = stack.stride if index == 1 else 1
+            layers[f"block{number}_{index}"] = InvertedResidual(
+                read, written, kernel=stack.kernel, stride=stride, expansion=stack.expansion
+            )
+            read = written
+    layers["conv8"] = _convolution(read, _MNASNET_LAST, batch_norm=True, kernel_size=1, bias=False)
+    layers["flatten"] = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    layers["fc"] = nn.Sequential(nn.Dropout(dropout), nn.Linear(_MNASNET_LAST, classes))
     return _start(nn.Sequential(layers))

@@ -175,7 +175,10 @@ def test_the_first_layer_that_differs_is_named() -> None:
     assert first_difference(chain, profile_of(names[::-1], None)) is not None
 
 
-@pytest.mark.parametrize("name", zoo.MODELS)
+FITS_HERE = [name for name in zoo.MODELS if zoo.MODELS[name].published is None] + ["alexnet", "squeezenet", "mnasnet"]
+
+
+@pytest.mark.parametrize("name", FITS_HERE)
 def test_an_outline_has_the_structure_of_the_model_without_its_weights(name: str) -> None:
     reference = Reference(zoo=name)
     outline = zoo.outline(reference)

@@ -1,0 +1,50 @@
+"""What a name of the zoo stands for, as plain data. Needs no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuitableData:
+    """A data set of the zoo that suits a model: its name, and which argument of the model gives which of its own."""
+
+    name: str
+    args: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """Number of parameters that others state for a model, and who does; ``exact`` = to the last one, not rounded."""
+
+    parameters: int
+    source: str
+    exact: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One name of the zoo.
+
+    ``args`` maps each argument to its default, whose type is also the type that is accepted. ``target`` is the
+    ``module:attribute`` that is called with them. A model names the data and the loss on which it is measured where
+    nothing else is said, and what was published of it with these very arguments.
+    """
+
+    name: str
+    description: str
+    target: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+    data: SuitableData | None = None
+    loss: str = "cross_entropy"
+    published: Published | None = None
+
+
+HERE = "ignite_scheduler.zoo"
+
+
+def index(*entries: Entry) -> dict[str, Entry]:
+    """The entries by their names."""
+    return {entry.name: entry for entry in entries}
