@@ -18,6 +18,8 @@ ADAMW = Optimizer(name="adamw", lr=1e-3)
 MOMENTUM = Optimizer(name="momentum", lr=1e-2)
 IMAGES = {"size": 32, "classes": 10}
 SMALL = {"width": 0.125, **IMAGES}
+DECODER = {"dim": 16, "block": 12, "depth": 2, "vocabulary": 64}
+TOKENS = {"block": 12, "vocabulary": 64}
 
 JOBS: dict[str, Job] = {
     "mlp": zoo_job("mlp", "synthetic_rows", {"dropout": 0.2}, {}, optimizer=ADAMW, gradient_clip=0.1),
@@ -41,6 +43,15 @@ JOBS: dict[str, Job] = {
     "squeezenet": zoo_job(
         "squeezenet", "synthetic_images", SMALL | {"size": 48}, IMAGES | {"size": 48}, optimizer=MOMENTUM
     ),
+    "vgg19": zoo_job("vgg19", "synthetic_images", SMALL, IMAGES, optimizer=MOMENTUM),
+    "mnasnet": zoo_job("mnasnet", "synthetic_images", SMALL | {"size": 33}, IMAGES | {"size": 33}, optimizer=MOMENTUM),
+    "air-quality": zoo_job(
+        "air-quality", "air_quality", {"dropout": 0.1}, {"length": 500}, loss="mse", optimizer=ADAMW
+    ),
+    "llama": zoo_job("llama", "synthetic_tokens", DECODER | {"hidden": 24}, TOKENS, optimizer=ADAMW),
+    "falcon": zoo_job("falcon", "synthetic_tokens", DECODER | {"key_heads": 1}, TOKENS, gradient_clip=0.5),
+    "bloom": zoo_job("bloom", "synthetic_tokens", DECODER, TOKENS, optimizer=ADAMW),
+    "bert": zoo_job("bert", "synthetic_masked_tokens", DECODER, TOKENS, optimizer=ADAMW),
     "dropout": make_job(args={"dropout": 0.3}),
     "tuples": make_job("field_models:branching"),
     "tied": make_job("field_models:tied", "field_models:tokens"),
