@@ -28,7 +28,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ignite_scheduler.formats.graph_text import load_graph_text
+from ignite_scheduler.formats.foreign import load_graph_text
 from ignite_scheduler.model import (
     Batch,
     Cluster,

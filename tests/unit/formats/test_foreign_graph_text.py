@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from ignite_scheduler.cli import ignite
 from ignite_scheduler.errors import DocumentError, InputError, NotFoundError
 from ignite_scheduler.formats import parse_profile
-from ignite_scheduler.formats.graph_text import load_graph_text
+from ignite_scheduler.formats.foreign import load_graph_text
 from ignite_scheduler.model import LayerInput, LayerTimes
 
 
