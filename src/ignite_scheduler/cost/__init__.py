@@ -6,6 +6,7 @@
 from ignite_scheduler.cost.communication import cut_bytes, ring_seconds
 from ignite_scheduler.cost.compute import LayerSeconds, layer_seconds
 from ignite_scheduler.cost.iteration import Assignment, evaluate, microbatch_sizes, stage_durations
+from ignite_scheduler.cost.links import BandwidthCurve, all_gather_seconds
 from ignite_scheduler.cost.memory import (
     byte_scale,
     element_bytes,
@@ -15,21 +16,39 @@ from ignite_scheduler.cost.memory import (
     stage_parameters,
 )
 from ignite_scheduler.cost.money import energy_per_step, price_per_second
+from ignite_scheduler.cost.replicas import (
+    balanced_shares,
+    gradient_weights,
+    group_seconds,
+    group_transfer_seconds,
+    parallel_pipelines,
+    ring_over,
+    samples_between,
+)
 
 __all__ = [
     "Assignment",
+    "BandwidthCurve",
     "LayerSeconds",
+    "all_gather_seconds",
+    "balanced_shares",
     "byte_scale",
     "cut_bytes",
     "element_bytes",
     "energy_per_step",
     "evaluate",
+    "gradient_weights",
+    "group_seconds",
+    "group_transfer_seconds",
     "layer_seconds",
     "memory_factors",
     "microbatch_sizes",
+    "parallel_pipelines",
     "price_per_second",
     "resolved_precision",
+    "ring_over",
     "ring_seconds",
+    "samples_between",
     "stage_durations",
     "stage_memory",
     "stage_parameters",
