@@ -99,6 +99,12 @@ def _positions(source: Source, entries: Sequence[LayerShape]) -> dict[str, int]:
 
 
 def _layer(source: Source, index: int, entry: LayerShape, before: str, positions: Mapping[str, int]) -> Layer:
+    if not entry.times and entry.forward_flops is None:
+        raise source.error(
+            ("layers", index, "times"),
+            "expected the times of at least one kind of device, or forward_flops to estimate them by, found neither; "
+            "'ignite profile' gives both",
+        )
     inputs = [LayerInput(source=edge.from_, bytes=edge.bytes) for edge in entry.inputs or ()]
     for edge_index, edge in enumerate(inputs):
         place = ("layers", index, "inputs", edge_index)
@@ -190,9 +196,10 @@ def _layer_entry(layer: Layer, before: str) -> dict[str, Any]:
         entry["forward_flops"] = layer.forward_flops
     if layer.backward_flops is not None:
         entry["backward_flops"] = layer.backward_flops
-    entry["times"] = {
-        kind: {str(samples): _row(times) for samples, times in rows.items()} for kind, rows in layer.times.items()
-    }
+    if layer.times:
+        entry["times"] = {
+            kind: {str(samples): _row(times) for samples, times in rows.items()} for kind, rows in layer.times.items()
+        }
     if layer.inputs != (LayerInput(source=before),):
         entry["inputs"] = [
             edge.source if edge.bytes is None else {"from": edge.source, "bytes": edge.bytes} for edge in layer.inputs

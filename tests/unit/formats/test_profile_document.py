@@ -96,7 +96,7 @@ WRONG: dict[str, tuple[Any, str, str]] = {
     "text time": (first(times={"reference": {"1": ["1", 1]}}), "layers[0].times.reference.1", "number"),
     "no samples": (first(times={"reference": {"0": [1, 1]}}), "layers[0].times.reference.0", "samples"),
     "half a sample": (first(times={"reference": {"1.5": [1, 1]}}), "layers[0].times.reference.1.5", "samples"),
-    "no kind": (first(times={}), "layers[0].times", "at least 1"),
+    "no kind": (first(times={}), "layers[0].times", "forward_flops"),
     "no times": (first(times={"reference": {}}), "layers[0].times.reference", "at least 1"),
     "negative bytes": (first(parameter_bytes=-1), "layers[0].parameter_bytes", "at least 0"),
     "nan bytes": (first(output_bytes=float("nan")), "layers[0].output_bytes", "finite"),
@@ -154,3 +154,16 @@ def test_another_shape_is_refused(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(DocumentError, match=r"p\.json:1"):
         load_profile(path)
+
+
+def test_a_layer_that_was_only_sized_has_flops_in_place_of_times(tmp_path: Path) -> None:
+    data = first(forward_flops=5.0)
+    del data["layers"][0]["times"]
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps(data))
+    profile = load_profile(path)
+    assert profile.layers[0].times == {}
+    written = profile_document(profile)
+    assert "times" not in written["layers"][0]
+    path.write_text(json.dumps(written))
+    assert load_profile(path) == profile

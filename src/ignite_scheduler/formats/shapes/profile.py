@@ -66,7 +66,7 @@ Input = Annotated[
 
 
 class LayerShape(Shape):
-    """One layer: sizes for one sample (parameters apart) and times."""
+    """One layer: sizes for one sample (parameters apart) and times; one that was only sized has FLOPs instead."""
 
     name: LayerName
     parameter_bytes: NotNegative
@@ -75,7 +75,7 @@ class LayerShape(Shape):
     workspace_bytes: NotNegative = 0.0
     forward_flops: NotNegative | None = None
     backward_flops: NotNegative | None = None
-    times: Annotated[dict[KindName, TimesOfKind], Field(min_length=1)]
+    times: dict[KindName, TimesOfKind] = Field(default_factory=dict)
     inputs: Annotated[list[Input], Field(min_length=1)] | None = None
     update_s: dict[Text, NotNegative] = Field(default_factory=dict)
 
