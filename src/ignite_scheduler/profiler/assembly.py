@@ -71,7 +71,7 @@ def profile_of(measured: Measured, request: Request, *, name: str, kind: str, da
         reference=kind,
         layers=tuple(layers),
         tied=measured.tied,
-        action_overhead=statistics.mean(measured.action_overhead),
+        action_overhead=statistics.mean(_beginnings(measured)),
         provenance=_provenance(measured, request, date),
     )
 
@@ -82,12 +82,33 @@ def _layer_times(measured: Measured, index: int, size: int) -> LayerTimes:
         net * scale
         for net, scale in zip(_net_seconds(measured, size)[index], _whole_over_sum(measured, size), strict=True)
     )
-    inputs, weights = _net_parts(measured, index, size)
+    inputs, weights = measured.parts[size][index]
     if inputs + weights == 0:
         return LayerTimes(forward=forward, backward=backward)
     of_inputs = backward * inputs / (inputs + weights)
     of_weights = max(0.0, backward - of_inputs)  # rounding may leave a hair below 0, which no reader takes
     return LayerTimes(forward=forward, backward=backward, input_backward=of_inputs, weight_backward=of_weights)
+
+
+def _beginnings(measured: Measured) -> tuple[float, float]:
+    """What a forward and a backward cost beside their layers: n layers begin n times as n stages, once as one.
+
+    The median over sizes, for it hardly depends on them. A chain of one layer does not tell: 0.
+    """
+    further = len(measured.layers) - 1
+    if further == 0:
+        return 0.0, 0.0
+    forward, backward = zip(*(_excess(measured, size) for size in measured.series), strict=True)
+    return max(0.0, statistics.median(forward)) / further, max(0.0, statistics.median(backward)) / further
+
+
+def _excess(measured: Measured, size: int) -> tuple[float, float]:
+    """Typical (forward, backward) of all layers as stages of their own, less that of the chain as one stage."""
+    layers, whole = measured.series[size], measured.whole[size]
+    return (
+        sum(typical(layer.forward) for layer in layers) - typical(whole.forward),
+        sum(typical(layer.backward) for layer in layers) - typical(whole.backward),
+    )
 
 
 def _net_seconds(measured: Measured, size: int) -> list[tuple[float, float]]:
@@ -96,7 +117,7 @@ def _net_seconds(measured: Measured, size: int) -> list[tuple[float, float]]:
 
 
 def _net(series: Series, measured: Measured) -> tuple[float, float]:
-    of_forward, of_backward = measured.action_overhead
+    of_forward, of_backward = _beginnings(measured)
     return (
         max(0.0, typical(series.forward) - of_forward),
         max(0.0, typical(series.backward) - of_backward),
@@ -106,19 +127,13 @@ def _net(series: Series, measured: Measured) -> tuple[float, float]:
 def _whole_over_sum(measured: Measured, size: int) -> tuple[float, float]:
     """(forward, backward) of the chain run as one stage ÷ the sum of its layers, each net of an action's overhead.
 
-    Layers run one by one are a little dearer than together (fewer buffers are used again, caches are colder). A stage
-    is many layers together, so the layers' times are scaled by these ratios.
+    About 1. A stage is many layers together, so the layers' times are scaled by these ratios.
     """
     layers = _net_seconds(measured, size)
     sums = sum(f for f, _ in layers), sum(b for _, b in layers)
     whole = _net(measured.whole[size], measured)
     forward, backward = (part / total if total > 0 else 1.0 for part, total in zip(whole, sums, strict=True))
     return forward, backward
-
-
-def _net_parts(measured: Measured, index: int, size: int) -> tuple[float, float]:
-    inputs, weights = (max(0.0, part - measured.action_overhead[1]) for part in measured.parts[size][index])
-    return inputs, weights
 
 
 def _provenance(measured: Measured, request: Request, date: str) -> dict[str, Any]:
@@ -128,8 +143,8 @@ def _provenance(measured: Measured, request: Request, date: str) -> dict[str, An
     every = [s for size in measured.series for s in measured.series[size]]
     return {
         "measured": date,
-        "model": _reference(request.model),
-        "data": _reference(request.data),
+        "model": reference_document(request.model),
+        "data": reference_document(request.data),
         "loss": request.loss,
         "sample": measured.sample_shape,
         "structure": measured.fingerprint,
@@ -153,7 +168,7 @@ def _provenance(measured: Measured, request: Request, date: str) -> dict[str, An
         "saved_bytes_whole_over_sum": _rounded(
             measured.saved_bytes_whole / max(1.0, sum(sizes.activation_bytes for sizes in measured.sizes))
         ),
-        "action_overhead_s": {"forward": measured.action_overhead[0], "backward": measured.action_overhead[1]},
+        "action_overhead_s": dict(zip(("forward", "backward"), _beginnings(measured), strict=True)),
         "updates": "gradient norm and one optimizer step",
         "flops": "matrix products, convolutions and attention (in full, causal or not) only",
     }
@@ -175,10 +190,11 @@ def _both(series: Series) -> list[float]:
 def _parts_over_whole(measured: Measured, index: int, size: int) -> float:
     """What both parts of the backward cost when run apart ÷ what the backward costs in one."""
     backward = _net_seconds(measured, size)[index][1]
-    return sum(_net_parts(measured, index, size)) / backward if backward > 0 else 1.0
+    return sum(measured.parts[size][index]) / backward if backward > 0 else 1.0
 
 
-def _reference(reference: Reference) -> dict[str, Any]:
+def reference_document(reference: Reference) -> dict[str, Any]:
+    """The reference as a profile's provenance has it; InputError where its arguments are not plain data."""
     named = {"zoo": reference.zoo} if reference.zoo is not None else {"module": reference.module}
     return named | ({"args": _plain(reference.args)} if reference.args else {})
 

@@ -9,10 +9,12 @@ Times on a CPU are those of the *thread's CPU clock*: what other processes do to
 memory bandwidth, and it is the clock by which devices are emulated. On CUDA they are wall times between
 synchronisations. Gradients accumulate from pass to pass, as they do from microbatch to microbatch.
 
-Caches are cold at the start of every stage's action: between two actions of a stage its thread waits, for messages or
-to play a slower device, and others use the core. A model of a few MB that stays in a core's own cache from pass to pass
-was measured up to 30 % faster than its stages run in a pipeline. So a block of memory larger than that cache is walked
-over before each timed part.
+*Every action of a stage begins cold*: before it the stage waited, for a message or to play a slower device; its core
+slept, or others used it. A core that has slept 5 to 20 ms takes 0.05 to 0.1 ms longer even for work that needs no
+memory, and a stage whose tensors have left its caches 0.1 to 0.6 ms (measured on a virtual machine; as CPU time of the
+thread, so a device played at a fifth of a core takes five times that). So the thread rests before each timed part. What
+a beginning costs is then told apart from the layers: a chain of n layers run as n stages begins n times, as one stage
+once; the difference of the two, divided by n − 1, is the action's overhead.
 
 Why the median of the faster half of the passes, and neither that of all nor the minimum: the CPU clock, too, runs on
 while caches fill again after another process had the core. Between a quiet and a crowded machine medians of all passes
@@ -24,11 +26,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ignite_scheduler.engine.chain import StageModule, Tensors
 from ignite_scheduler.profiler.request import Series
@@ -38,10 +41,8 @@ LEAST_PASSES: Final = 3
 """Passes at each size whatever the time limit: fewer say nothing."""
 _WARM_UP: Final = 2
 """Passes at each size that are not counted: allocators fill, kernels are chosen."""
-_OVERHEAD_REPEATS: Final = 200
-
-_EVICTED_BYTES: Final = 4 << 20
-"""Walked over to empty a core's own cache, which has 0.5 to 2 MB on today's processors."""
+_REST: Final = 5e-3
+"""Seconds that a CPU rests before each timed part: about as long as a stage waits between two actions."""
 
 Clock = Callable[[], float]
 
@@ -68,12 +69,11 @@ class Bench:
     batches: Mapping[int, tuple[Tensors, Tensor]]
     device: torch.device
     seed: int
-    others: Tensor = field(default_factory=lambda: torch.zeros(_EVICTED_BYTES // 4))
-    """What others on the core have in its cache."""
 
-    def forget(self) -> None:
-        """Leave nothing of the model in the core's own cache."""
-        self.others.add_(1.0)
+    def rest(self) -> None:
+        """Wait as a stage does before its next action."""
+        if self.device.type == "cpu":
+            time.sleep(_REST)
 
     def samples(self, size: int) -> Tensor:
         """Places of the rows in the batch, for keyed dropout."""
@@ -110,24 +110,43 @@ def backward(kept: Kept, gradients: Tensors | None) -> Tensors:
     return tuple(torch.zeros_like(leaf) if leaf.grad is None else leaf.grad for leaf in wanted)
 
 
-def run_pass(bench: Bench, stages: Sequence[StageModule], size: int, clock: Clock) -> list[tuple[float, float]]:
+Result = TypeVar("Result")
+
+
+@dataclass(slots=True)
+class Stopwatch:
+    """Times work by ``clock`` and adds up what it took by that clock and on the wall, rests left out."""
+
+    clock: Clock
+    own: float = 0.0
+    wall: float = 0.0
+
+    def time(self, work: Callable[[], Result]) -> tuple[Result, float]:
+        """The work's result and the seconds that it took."""
+        wall, start = time.perf_counter(), self.clock()
+        result = work()
+        seconds = self.clock() - start
+        self.own += seconds
+        self.wall += time.perf_counter() - wall
+        return result, seconds
+
+
+def run_pass(bench: Bench, stages: Sequence[StageModule], size: int, watch: Stopwatch) -> list[tuple[float, float]]:
     """(forward, backward) seconds of each stage in one pass."""
     values, kept, forwards = bench.batches[size][0], [], []
     for index, stage in enumerate(stages):
         leaves = as_leaves(values)
-        bench.forget()
-        start = clock()
-        values = forward(bench, stage, leaves, size, last=index == len(stages) - 1)
-        forwards.append(clock() - start)
+        bench.rest()
+        values, seconds = watch.time(partial(forward, bench, stage, leaves, size, last=index == len(stages) - 1))
+        forwards.append(seconds)
         kept.append(Kept(leaves=leaves, outputs=values))
     gradients: Tensors | None = None
     backwards = []
     while kept:
         current = kept.pop()
-        bench.forget()
-        start = clock()
-        gradients = backward(current, gradients)
-        backwards.append(clock() - start)
+        bench.rest()
+        gradients, seconds = watch.time(partial(backward, current, gradients))
+        backwards.append(seconds)
     return list(zip(forwards, reversed(backwards), strict=True))
 
 
@@ -137,8 +156,7 @@ class Timed:
 
     layers: Mapping[int, list[list[tuple[float, float]]]]
     whole: Mapping[int, list[tuple[float, float]]]
-    wall: float = 0.0
-    cpu: float = 0.0
+    watch: Stopwatch
 
     def series(self, size: int) -> tuple[Series, ...]:
         """The layers' seconds at one size, pass by pass."""
@@ -158,24 +176,22 @@ def run_passes(
 
     ``tell`` is called with the number of passes done and what comes next.
     """
-    timed = Timed(layers={size: [] for size in bench.batches}, whole={size: [] for size in bench.batches})
+    warming, watch = Stopwatch(clock), Stopwatch(clock)
+    timed = Timed(layers={size: [] for size in bench.batches}, whole={size: [] for size in bench.batches}, watch=watch)
     started = time.perf_counter()
     for size in bench.batches:
         for _ in range(_WARM_UP):
             tell(0, f"warm-up, {size} samples")
-            run_pass(bench, bench.stages, size, clock)
-            run_pass(bench, (bench.whole,), size, clock)
+            run_pass(bench, bench.stages, size, warming)
+            run_pass(bench, (bench.whole,), size, warming)
     for index in range(repeats):
         if index >= LEAST_PASSES and time.perf_counter() - started > time_limit:
             break
         for size in bench.batches:
             tell(index, f"pass {index + 1}, {size} samples")
-            run_pass(bench, (bench.whole,), size, clock)  # not counted: lays out memory for this size
-            wall, cpu = time.perf_counter(), clock()
-            timed.layers[size].append(run_pass(bench, bench.stages, size, clock))
-            timed.whole[size].extend(run_pass(bench, (bench.whole,), size, clock))
-            timed.wall += time.perf_counter() - wall
-            timed.cpu += clock() - cpu
+            run_pass(bench, (bench.whole,), size, warming)  # not counted: lays out memory for this size
+            timed.layers[size].append(run_pass(bench, bench.stages, size, watch))
+            timed.whole[size].extend(run_pass(bench, (bench.whole,), size, watch))
     return timed
 
 
@@ -205,37 +221,3 @@ def _parts_pass(bench: Bench, size: int, clock: Clock) -> list[tuple[float, floa
             seconds.append(clock() - start if wanted and outputs else 0.0)
         found.append((seconds[0], seconds[1]))
     return found
-
-
-class _Touch(nn.Module):
-    """The least that a layer can do."""
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        return inputs * 1.0
-
-
-def action_overhead(device: torch.device, clock: Clock) -> tuple[float, float]:
-    """Seconds that a forward and a backward cost beside their layers.
-
-    The cost of stages of 1 and of 9 least layers, drawn back to a stage of none.
-    """
-    few, many = (_touch_seconds(count, device, clock) for count in (1, 9))
-    return (
-        max(0.0, few[0] - (many[0] - few[0]) / 8),
-        max(0.0, few[1] - (many[1] - few[1]) / 8),
-    )
-
-
-def _touch_seconds(count: int, device: torch.device, clock: Clock) -> tuple[float, float]:
-    stage = StageModule(index=0, layers=nn.Sequential(*(_Touch() for _ in range(count))))
-    samples = torch.arange(1, device=device)
-    gradient = torch.ones(1, device=device)
-    rows = []
-    for _ in range(_OVERHEAD_REPEATS):
-        leaf = torch.ones(1, device=device, requires_grad=True)
-        start = clock()
-        outputs = stage((leaf,), seed=0, step=0, samples=samples)
-        middle = clock()
-        backward(Kept(leaves=(leaf,), outputs=outputs), (gradient,))
-        rows.append((middle - start, clock() - middle))
-    return typical(f for f, _ in rows), typical(b for _, b in rows)

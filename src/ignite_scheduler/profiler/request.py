@@ -72,8 +72,6 @@ class Measured:
         Size → seconds of the whole chain run as one stage.
     wall_over_cpu
         Wall time ÷ the reported time over all passes; 1 where nobody else wanted the core.
-    action_overhead
-        Seconds that each forward and each backward carries beside its layers: already within ``series``.
     updates
         Layer → optimizer → seconds of an update.
     saved_bytes_whole
@@ -86,7 +84,6 @@ class Measured:
     parts: Mapping[int, tuple[tuple[float, float], ...]]
     whole: Mapping[int, Series]
     wall_over_cpu: float
-    action_overhead: tuple[float, float]
     updates: tuple[Mapping[str, float], ...]
     saved_bytes_whole: float
     tied: tuple[tuple[str, ...], ...]

@@ -15,7 +15,7 @@ from torch import nn
 from ignite_scheduler.engine.optimization import squared_norm
 from ignite_scheduler.engine.rule import Rule
 from ignite_scheduler.model import Optimizer
-from ignite_scheduler.profiler.passes import Bench, Clock, run_pass
+from ignite_scheduler.profiler.passes import Bench, Clock, Stopwatch, run_pass
 from ignite_scheduler.profiler.summary import typical
 
 OPTIMIZERS: Final = ("sgd", "momentum", "adam", "adamw")
@@ -30,11 +30,12 @@ def update_seconds(bench: Bench, name: str, clock: Clock, time_limit: float) -> 
     """
     rules = [Rule(stage.layers, _still(name)) for stage in bench.stages]
     rows: list[list[float]] = []
+    watch = Stopwatch(clock)
     started = time.perf_counter()
     for repeat in range(_REPEATS + 1):
         if repeat > _LEAST_REPEATS and time.perf_counter() - started > time_limit:
             break
-        run_pass(bench, bench.stages, min(bench.batches), clock)
+        run_pass(bench, bench.stages, min(bench.batches), watch)
         rows.append([_timed(stage.layers, rule, clock) for stage, rule in zip(bench.stages, rules, strict=True)])
     counted = rows[1:]  # the first one also made the optimizer's state
     return [typical(column) for column in zip(*counted, strict=True)]

@@ -39,7 +39,6 @@ def measure(request: Request, tell: Tell) -> Measured:
     bench = _bench(request, chain, device)
     clock = passes.make_clock(device)
     total = request.repeats + 3
-    overhead = passes.action_overhead(device, clock)
     timed = passes.run_passes(
         bench,
         repeats=request.repeats,
@@ -59,8 +58,7 @@ def measure(request: Request, tell: Tell) -> Measured:
         series={size: timed.series(size) for size in bench.batches},
         parts=parts,
         whole={size: passes.as_series(timed.whole[size]) for size in bench.batches},
-        wall_over_cpu=timed.wall / timed.cpu if timed.cpu > 0 else 1.0,
-        action_overhead=overhead,
+        wall_over_cpu=timed.watch.wall / timed.watch.own if timed.watch.own > 0 else 1.0,
         updates=update_table,
         saved_bytes_whole=sizes.saved_bytes_whole(bench),
         tied=tied_layers(chain),

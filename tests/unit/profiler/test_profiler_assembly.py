@@ -32,18 +32,16 @@ def series(forward: float, backward: float) -> Series:
 
 
 def measured() -> Measured:
-    # An action costs 1 s forward and 2 s backward beside its layers: the layers are 2 + 4 and 6 + 12 seconds.
+    # Layers run as stages of their own take 3 + 7 and 6 + 14 seconds, as one stage 9 and 18: a beginning costs 1 and 2
+    # seconds, and the layers are 2 + 6 and 4 + 12 seconds. At 4 samples nothing else is known of the whole.
     layers = (series(3.0, 6.0), series(7.0, 14.0))
-    # As one stage forwards take 1 + 6 and backwards 2 + 8, three quarters and half of the layers' sums.
-    whole = series(7.0, 10.0)
     return Measured(
         layers=("a", "b"),
         sizes=(SIZES, SIZES),
-        series={1: layers, 4: layers},
-        parts={1: ((0.0, 6.0), (8.0, 5.0)), 4: ((0.0, 0.0), (8.0, 5.0))},
-        whole={1: whole, 4: whole},
+        series={1: layers, 2: layers, 4: layers},
+        parts={1: ((0.0, 4.0), (6.0, 3.0)), 2: ((0.0, 0.0), (6.0, 3.0)), 4: ((0.0, 0.0), (6.0, 3.0))},
+        whole={1: series(9.0, 18.0), 2: series(9.0, 18.0), 4: series(7.0, 10.0)},
         wall_over_cpu=1.25,
-        action_overhead=(1.0, 2.0),
         updates=({"sgd": 0.5}, {}),
         saved_bytes_whole=24.0,
         tied=(("a", "b"),),
@@ -57,23 +55,44 @@ def profile(kind: str = "cpu") -> Profile:
     return profile_of(measured(), REQUEST, name="m", kind=kind, date="2026-01-01T00:00:00+00:00")
 
 
-def test_layers_are_medians_less_overhead_scaled_to_the_whole_chain() -> None:
-    first, second = profile().layers
-    assert first.times["cpu"][1] == LayerTimes(
-        forward=2 * 0.75, backward=4 * 0.5, input_backward=0.0, weight_backward=2.0
-    )
-    # Apart the parts take 6 and 3 seconds beside the overhead: two thirds and one third of the whole backward.
-    assert second.times["cpu"][1] == LayerTimes(
-        forward=6 * 0.75, backward=12 * 0.5, input_backward=4.0, weight_backward=2.0
-    )
-
-
-def test_layers_and_overhead_add_up_to_the_chain_run_as_one_stage() -> None:
+def test_a_chain_of_n_layers_begins_n_times_as_n_stages_and_once_as_one() -> None:
     result = profile()
-    for size in (1, 4):
-        times = [layer.times["cpu"][size] for layer in result.layers]
-        assert sum(t.forward for t in times) + 1.0 == 7.0
-        assert sum(t.backward for t in times) + 2.0 == 10.0
+    assert result.action_overhead == 1.5
+    assert result.provenance["action_overhead_s"] == {"forward": 1.0, "backward": 2.0}
+    first, second = (layer.times["cpu"] for layer in result.layers)
+    assert first[1] == LayerTimes(forward=2.0, backward=4.0, input_backward=0.0, weight_backward=4.0)
+    # Apart the parts take 6 and 3 seconds: two thirds and one third of the whole backward.
+    assert second[1] == LayerTimes(forward=6.0, backward=12.0, input_backward=8.0, weight_backward=4.0)
+
+
+def test_where_a_size_disagrees_its_layers_are_scaled_to_the_chain_run_as_one_stage() -> None:
+    first, second = (layer.times["cpu"] for layer in profile().layers)
+    assert (first[4].forward, second[4].forward) == (2.0 * 0.75, 6.0 * 0.75)
+    assert (first[4].backward, second[4].backward) == (4.0 * 0.5, 12.0 * 0.5)
+
+
+def test_layers_and_one_beginning_add_up_to_the_chain_run_as_one_stage() -> None:
+    for size, (forward, backward) in {1: (9.0, 18.0), 2: (9.0, 18.0), 4: (7.0, 10.0)}.items():
+        times = [layer.times["cpu"][size] for layer in profile().layers]
+        assert sum(t.forward for t in times) + 1.0 == forward
+        assert sum(t.backward for t in times) + 2.0 == backward
+
+
+def test_a_chain_of_one_layer_does_not_tell_what_a_beginning_costs() -> None:
+    whole = measured()
+    one = replace(
+        whole,
+        layers=("a",),
+        sizes=whole.sizes[:1],
+        series={1: whole.series[1][:1]},
+        parts={1: whole.parts[1][:1]},
+        whole={1: whole.series[1][0]},
+        updates=({},),
+        tied=(),
+    )
+    result = profile_of(one, REQUEST, name="m", kind="cpu", date="")
+    assert result.action_overhead == 0.0
+    assert result.layers[0].times["cpu"][1].forward == 3.0
 
 
 def test_a_backward_without_measured_parts_has_none() -> None:
@@ -86,16 +105,15 @@ def test_the_layers_form_a_chain_with_sizes_updates_and_ties() -> None:
     assert result.reference == "box"
     assert result.layers[0].update == {"sgd": 0.5}
     assert result.tied == (("a", "b"),)
-    assert result.action_overhead == 1.5
     assert result.layers[1].activation_bytes == 16.0
 
 
 def test_the_provenance_says_how_far_to_trust_it() -> None:
     provenance = profile().provenance
     assert provenance["structure"] == "f00d"
-    assert provenance["whole_over_sum"] == {"1": [0.75, 0.5], "4": [0.75, 0.5]}
+    assert provenance["whole_over_sum"] == {"1": [1.0, 1.0], "2": [1.0, 1.0], "4": [0.75, 0.5]}
     assert provenance["saved_bytes_whole_over_sum"] == 0.75
-    assert provenance["outliers"] == 8  # of each of 2 sizes x 2 layers x 2 directions the last pass
+    assert provenance["outliers"] == 12  # of each of 3 sizes x 2 layers x 2 directions the last pass
     assert provenance["passes"] == 5
     assert provenance["model"] == {"zoo": "mlp", "args": {"hidden": [3]}}
     assert provenance["data"] == {"module": "pkg.mod:rows"}

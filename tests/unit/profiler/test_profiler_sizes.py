@@ -90,12 +90,12 @@ def test_a_pass_gives_the_gradients_of_the_whole_chain() -> None:
     torch.manual_seed(0)
     chain = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2)).double()
     ready = bench(chain, torch.randn(4, 3).double(), torch.randn(4, 2).double())
-    clock = iter(range(1000)).__next__
-    rows = passes.run_pass(ready, ready.stages, 4, clock)
+    watch = passes.Stopwatch(iter(range(1000)).__next__)
+    rows = passes.run_pass(ready, ready.stages, 4, watch)
     assert rows == [(1, 1)] * 3
     by_layer = [parameter.grad.clone() for parameter in chain.parameters()]
     chain.zero_grad()
-    assert passes.run_pass(ready, (ready.whole,), 4, clock) == [(1, 1)]
+    assert passes.run_pass(ready, (ready.whole,), 4, watch) == [(1, 1)]
     for expected, parameter in zip(by_layer, chain.parameters(), strict=True):
         torch.testing.assert_close(parameter.grad, expected, rtol=1e-12, atol=0)
 
