@@ -8,7 +8,7 @@ from typing import Final
 
 from ignite_scheduler.control.events import JobSubmitted
 from ignite_scheduler.model import Infeasible
-from ignite_scheduler.policy.candidates import Candidate, Pace
+from ignite_scheduler.policy.candidates import Candidate, RangeEnd
 from ignite_scheduler.policy.view import remaining_seconds
 from ignite_scheduler.units import format_duration
 
@@ -22,7 +22,7 @@ More or larger devices mend ``devices`` and ``memory``, others links and ``dtype
 ones a ``budget``. All other codes (``input``, ``layers``, ``schedule``, …) are about the job alone."""
 
 
-def startup_seconds(spec: JobSubmitted, work: float, end: Pace = "expected") -> float:
+def startup_seconds(spec: JobSubmitted, work: float, end: RangeEnd = "expected") -> float:
     """Seconds before the first unit of work of a gang that has ``work`` units left to do."""
     startup = spec.startup
     if spec.startup_range is not None and end != "expected":
@@ -30,7 +30,7 @@ def startup_seconds(spec: JobSubmitted, work: float, end: Pace = "expected") -> 
     return startup + (spec.restart if work < spec.work else 0.0)
 
 
-def run_seconds(spec: JobSubmitted, work: float, rate: float, end: Pace = "expected") -> float:
+def run_seconds(spec: JobSubmitted, work: float, rate: float, end: RangeEnd = "expected") -> float:
     """Seconds of a gang of the job for the last ``work`` units at ``rate``: start-up, work and checkpoints.
 
     ``end`` says which start-up is meant.

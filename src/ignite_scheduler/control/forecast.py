@@ -12,7 +12,7 @@ from ignite_scheduler.control.commands import Command, PlanJob, SetTimer, StartG
 from ignite_scheduler.control.events import Event, GangFinished, GangStopped, TimerFired
 from ignite_scheduler.control.records import JobRecord
 from ignite_scheduler.control.states import State
-from ignite_scheduler.policy.candidates import Pace
+from ignite_scheduler.policy.candidates import RangeEnd
 
 if TYPE_CHECKING:
     from ignite_scheduler.control.controller import Controller
@@ -50,7 +50,7 @@ def _is_ranged(record: JobRecord) -> bool:
 class _IdealWorld:
     """Executors that do exactly what the candidates promise, at one end of their range."""
 
-    def __init__(self, controller: Controller, now: float, pace: Pace) -> None:
+    def __init__(self, controller: Controller, now: float, pace: RangeEnd) -> None:
         self.controller = controller.copy(options=replace(controller.options, promises=False))
         self.pace = pace
         self.heap: list[tuple[float, int, int, Event]] = []
@@ -106,7 +106,7 @@ class _IdealWorld:
         return min(record.spec.work, max(record.saved, record.spec.work - left))
 
 
-def _look_ahead(controller: Controller, now: float, pace: Pace) -> dict[str, tuple[float, float]]:
+def _look_ahead(controller: Controller, now: float, pace: RangeEnd) -> dict[str, tuple[float, float]]:
     world = _IdealWorld(controller, now, pace)
     world.run()
     return {

@@ -85,8 +85,8 @@ class Promised:
 
     @property
     def kept(self) -> bool | None:
-        """Whether it finished within the promised range; None where nothing was promised."""
-        if self.finish_low is None or self.finish_high is None:
+        """Whether it finished within the promised range; None where no range was promised."""
+        if self.finish_low is None or self.finish_high is None or self.finish_low == self.finish_high:
             return None
         return self.finish_low <= self.finished <= self.finish_high
 

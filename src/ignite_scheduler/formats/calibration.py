@@ -6,11 +6,13 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ignite_scheduler.cost.calibration import Calibration, CheckpointTime, KindCalibration, Quantiles
 from ignite_scheduler.formats.source import Source, read_source
+from ignite_scheduler.model import Plan
 
 if TYPE_CHECKING:
     from ignite_scheduler.formats.shapes.calibration import CalibrationShape, KindCalibrationShape
@@ -69,6 +71,13 @@ def calibration_name(calibration: Calibration) -> str:
     date = calibration.provenance.get("date")
     dated = f" of {date}" if isinstance(date, str) and date else ""
     return f"{calibration.num_runs} run{'' if calibration.num_runs == 1 else 's'}{dated} ({digits})"
+
+
+def named(plan: Plan, calibration: Calibration | None) -> Plan:
+    """The plan, saying among its resolved values which calibration it was made with; unchanged without one."""
+    if calibration is None:
+        return plan
+    return replace(plan, resolved={**plan.resolved, "calibration": calibration_name(calibration)})
 
 
 def seconds_entry(quantiles: Quantiles) -> dict[str, float]:

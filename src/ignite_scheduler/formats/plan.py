@@ -140,7 +140,7 @@ def _stage_entry(stage: Stage) -> dict[str, Any]:
 
 def _predicted_entry(predicted: Prediction) -> dict[str, Any]:
     slowest = predicted.bottleneck
-    return {
+    entry = {
         "step_s": predicted.step,
         "step_low_s": predicted.step_low,
         "step_high_s": predicted.step_high,
@@ -152,6 +152,9 @@ def _predicted_entry(predicted: Prediction) -> dict[str, Any]:
         "energy_j": predicted.energy,
         "transfer_bytes": predicted.transfer_bytes,
     }
+    if predicted.duration_low is None and predicted.duration_high is None:
+        return entry
+    return entry | {"duration_low_s": predicted.duration_low, "duration_high_s": predicted.duration_high}
 
 
 def _alternative_entry(alternative: Alternative) -> dict[str, Any]:
@@ -266,4 +269,6 @@ def _prediction(shape: PredictedShape) -> Prediction:
         duration=shape.duration_s,
         cost=shape.cost,
         energy=shape.energy_j,
+        duration_low=shape.duration_low_s,
+        duration_high=shape.duration_high_s,
     )

@@ -18,7 +18,7 @@ from ignite_scheduler.cost.money import known_product, known_sum, price_per_seco
 from ignite_scheduler.model import Cluster, Device, Plan
 from ignite_scheduler.policy.pools import Pools, kind_pool
 
-Pace = Literal["early", "expected", "late"]
+RangeEnd = Literal["early", "expected", "late"]
 """Where in the range of a prediction: its early end, what is expected, its late end."""
 
 
@@ -52,7 +52,7 @@ class Candidate:
     plan: Plan | None = None
     rate_high: float | None = None
 
-    def pace(self, end: Pace) -> float:
+    def pace(self, end: RangeEnd) -> float:
         """Units of work per second at that end of the range."""
         if end == "early":
             return self.rate if self.rate_high is None else self.rate_high

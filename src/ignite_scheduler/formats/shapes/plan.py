@@ -55,6 +55,8 @@ class PredictedShape(Shape):
     bubble_fraction: Number
     bottleneck: BottleneckShape
     duration_s: NotNegative | None = None
+    duration_low_s: NotNegative | None = None
+    duration_high_s: NotNegative | None = None
     cost: NotNegative | None = None
     energy_j: NotNegative | None = None
     transfer_bytes: NotNegative
