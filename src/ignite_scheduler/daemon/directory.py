@@ -6,7 +6,7 @@
       run.json            what was asked: jobs, profiles, cluster, policy (losslessly, in the journal's coding)
       journal.sqlite      every event and decision
       lock                held by the process that drives the run
-      jobs/NAME/          plan.json, metrics.jsonl, timeline.json, checkpoints/, events.jsonl
+      jobs/NAME/          plan.json, metrics.jsonl, timeline.json, checkpoints/, events.jsonl, observation.json
 
 ``run.json`` is written whole or not at all and never changed: a run that was killed is continued from it and the
 journal.
@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ignite_scheduler.cost.calibration import Calibration
 from ignite_scheduler.errors import ConflictError, DocumentError, InputError, NotFoundError
 from ignite_scheduler.formats.codec import coding
 from ignite_scheduler.model import Cluster, Job, Profile
@@ -62,7 +63,8 @@ def slug(name: str) -> str:
 class Asked:
     """One job as it was handed over: ``submitted`` in seconds after the start of the run, ``work`` in steps.
 
-    ``startup`` and ``checkpoint_cost`` are the seconds that the scheduler reckons with.
+    ``startup`` and ``checkpoint_cost`` are the seconds that the scheduler reckons with, ``startup_range`` its early and
+    late end where those are known.
     """
 
     job: Job
@@ -71,11 +73,15 @@ class Asked:
     submitted: float = 0.0
     startup: float = 0.0
     checkpoint_cost: float = 0.0
+    startup_range: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """All that a run was asked. ``origin`` is the wall clock at its start, in seconds since 1970."""
+    """All that a run was asked. ``origin`` is the wall clock at its start, in seconds since 1970.
+
+    Profiles and cluster are those before calibration; ``calibration`` is charged to them for each prediction.
+    """
 
     jobs: tuple[Asked, ...]
     cluster: Cluster
@@ -84,6 +90,7 @@ class Request:
     memory_margin: float
     search_work: int
     origin: float
+    calibration: Calibration | None = None
 
 
 class RunDirectory:

@@ -19,6 +19,7 @@ from ignite_scheduler.control.events import GangFinished
 from ignite_scheduler.control.records import Promise
 from ignite_scheduler.cost import byte_scale, cut_bytes, stage_durations
 from ignite_scheduler.cost.calibration import Calibration, Quantiles
+from ignite_scheduler.cost.drift import Drift, drifts
 from ignite_scheduler.cost.observation import (
     EdgeObservation,
     Observation,
@@ -35,7 +36,7 @@ from ignite_scheduler.daemon.report import lines_of, plan_of, read_metrics, summ
 from ignite_scheduler.daemon.story import Attempt, JobStory
 from ignite_scheduler.errors import IgniteError
 from ignite_scheduler.formats.calibration import calibration_name
-from ignite_scheduler.formats.observation import observation_document
+from ignite_scheduler.formats.observation import load_observation, observation_document
 from ignite_scheduler.formats.run_files import (
     MEMORY_FILE,
     OBSERVATION_FILE,
@@ -99,6 +100,19 @@ class Observer:
                 write_document(path, observation_document(observation))
         except (IgniteError, OSError) as error:  # what one job shows is lost; the others' training goes on
             self.notices.append(f"{event.job_id}: no {OBSERVATION_FILE} was written: {error}")
+
+    def slow(self) -> tuple[Drift, ...]:
+        """Devices that computed slower than their range allows in the jobs that have finished."""
+        found = []
+        for job_id, story in self.stories.items():
+            path = self.directory_of(job_id) / OBSERVATION_FILE
+            if story.finished is None or not path.is_file():
+                continue
+            try:
+                found.append(load_observation(path))
+            except IgniteError as error:
+                self.notices.append(f"{job_id}: {error}")
+        return tuple(drift for drift in drifts(found, self.calibration) if drift.is_slow)
 
     def observe(self, story: JobStory) -> Observation | None:
         """What the finished job shows; None where no step after the warm-up was measured."""

@@ -67,6 +67,23 @@ class Journal(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vitals:
+    """How a gang does at present. ``step`` and ``remaining`` are in seconds, None while estimating.
+
+    ``busy`` are the median seconds of computing in a step by rank, over ``num_busy`` steps after the warm-up.
+    """
+
+    epoch: int
+    done: int
+    total: int
+    loss: float | None
+    step: float | None
+    remaining: float | None
+    busy: tuple[float, ...] = ()
+    num_busy: int = 0
+
+
 class Executor(Protocol):
     """Runs gangs. All calls return quickly; none raises because of the world: what goes wrong there becomes a report.
 

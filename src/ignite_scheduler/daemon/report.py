@@ -14,6 +14,7 @@ from statistics import median, quantiles
 from typing import Any, Final
 
 from ignite_scheduler.control import FINAL, Controller, Promise, State
+from ignite_scheduler.cost.drift import Drift
 from ignite_scheduler.cost.observation import Sample
 from ignite_scheduler.daemon.estimate import WARM_UP
 from ignite_scheduler.daemon.placement import on_devices
@@ -86,6 +87,21 @@ class JobReport:
         return None if planned is None or measured is None else measured / planned - 1
 
     @property
+    def promise_error(self) -> float | None:
+        """(Real − promised) ÷ promised job completion time, the promise taken in the middle of its range."""
+        if self.promise is None or self.story.finished is None:
+            return None
+        promised = (self.promise.finish_low + self.promise.finish_high) / 2 - self.story.submitted
+        return (self.story.finished - self.story.submitted) / promised - 1 if promised > 0 else None
+
+    @property
+    def promise_kept(self) -> bool | None:
+        """Whether it finished within the range that was promised; None where no range was, or it did not finish."""
+        if self.promise is None or self.story.finished is None or self.promise.finish_low == self.promise.finish_high:
+            return None
+        return self.promise.finish_low <= self.story.finished <= self.promise.finish_high
+
+    @property
     def startups(self) -> tuple[float, ...]:
         """Seconds from command to first step, of each attempt that got so far."""
         return tuple(attempt.startup for attempt in self.story.attempts if attempt.startup is not None)
@@ -93,7 +109,10 @@ class JobReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """The whole run. ``notices`` say what was emulated. ``end`` is the time of the last event."""
+    """The whole run. ``notices`` say what was emulated. ``end`` is the time of the last event.
+
+    ``slow`` are devices that computed slower than their range allows in the jobs that have finished.
+    """
 
     outcome: Outcome
     policy: str
@@ -102,6 +121,7 @@ class RunReport:
     bars: tuple[Bar, ...]
     notices: tuple[str, ...]
     end: float
+    slow: tuple[Drift, ...] = ()
 
     @property
     def finished(self) -> bool:

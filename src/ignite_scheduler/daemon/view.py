@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ignite_scheduler.control import FINAL, HOLDING, Controller, State, forecast
+from ignite_scheduler.cost.drift import Drift
 from ignite_scheduler.daemon.story import JobStory
 from ignite_scheduler.model import Plan
 from ignite_scheduler.policy.view import Reason
@@ -13,12 +14,16 @@ from ignite_scheduler.policy.view import Reason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """What the gang of a job says itself. ``step`` and ``remaining`` are in seconds, None while estimating."""
+    """What the gang of a job says itself. ``step`` and ``remaining`` are in seconds, None while estimating.
+
+    ``slow`` are its devices that compute slower than their range allows.
+    """
 
     done: float
     loss: float | None = None
     step: float | None = None
     remaining: float | None = None
+    slow: tuple[Drift, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Final, assert_never
@@ -28,7 +27,7 @@ from ignite_scheduler.control.events import GangFailed, GangFinished, GangProgre
 from ignite_scheduler.daemon.directory import write_document
 from ignite_scheduler.daemon.estimate import WARM_UP, WINDOW, StepClock
 from ignite_scheduler.daemon.placement import on_devices
-from ignite_scheduler.daemon.ports import Clock, GangReport
+from ignite_scheduler.daemon.ports import Clock, GangReport, Vitals
 from ignite_scheduler.engine.gang import Gang
 from ignite_scheduler.engine.processes import fork, meeting_point, open_server
 from ignite_scheduler.engine.reports import Failed, Finished, Progressed, Report, Saved, Started, Stopped
@@ -39,29 +38,12 @@ from ignite_scheduler.executors import orphans
 from ignite_scheduler.executors.places import cuda_places, notices, on_real_devices
 from ignite_scheduler.formats.plan import plan_document
 from ignite_scheduler.formats.run_files import PLAN_FILE, SAVES_FILE, attempt_directory
-from ignite_scheduler.model import Cluster, Job
+from ignite_scheduler.model import Cluster, Job, Plan
 
 PROGRESS_EVERY: Final = 0.5
 """Seconds between two progress events of one gang: each costs a write to the journal."""
 
 _PATIENCE: Final = 30.0  # seconds until all gangs must have ended when the executor is closed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Vitals:
-    """How a gang does at present. ``step`` and ``remaining`` are in seconds, None while estimating.
-
-    ``busy`` are the median seconds of computing in a step by rank, over ``num_busy`` steps after the warm-up.
-    """
-
-    epoch: int
-    done: int
-    total: int
-    loss: float | None
-    step: float | None
-    remaining: float | None
-    busy: tuple[float, ...] = ()
-    num_busy: int = 0
 
 
 def load_engine() -> None:
@@ -162,6 +144,16 @@ class ProcessExecutor:
         epochs = {job_id: attempt.command.epoch for job_id, attempt in self._attempts.items()}
         epochs |= {job_id: command.epoch for job_id, command in self._next.items()}
         return tuple(sorted(epochs.items()))
+
+    def command(self, job_id: str) -> StartGang | None:
+        """The command of the job's present gang; None if it has none."""
+        attempt = self._attempts.get(job_id)
+        return None if attempt is None else attempt.command
+
+    def num_sharing(self, plan: Plan) -> tuple[int, ...]:
+        """By stage, how many stages of the plan are on the same real processor as it, itself included."""
+        places = [self._places.get(stage.devices[0].device, "cpu") for stage in plan.stages]
+        return tuple(places.count(place) for place in places)
 
     def vitals(self, job_id: str) -> Vitals | None:
         """How the job's gang does; None if it has none."""
