@@ -79,8 +79,8 @@ def profile_of(measured: Measured, request: Request, *, name: str, kind: str, da
 def _layer_times(measured: Measured, index: int, size: int) -> LayerTimes:
     """Figures of one layer: fitted to the whole chain; the parts of the backward share the whole of it."""
     forward, backward = (
-        net * scale
-        for net, scale in zip(_net_seconds(measured, size)[index], _whole_over_sum(measured, size), strict=True)
+        seconds * scale
+        for seconds, scale in zip(_typical(measured.series[size][index]), _whole_over_sum(measured, size), strict=True)
     )
     inputs, weights = measured.parts[size][index]
     if inputs + weights == 0:
@@ -104,36 +104,27 @@ def _beginnings(measured: Measured) -> tuple[float, float]:
 
 def _excess(measured: Measured, size: int) -> tuple[float, float]:
     """Typical (forward, backward) of all layers as stages of their own, less that of the chain as one stage."""
-    layers, whole = measured.series[size], measured.whole[size]
-    return (
-        sum(typical(layer.forward) for layer in layers) - typical(whole.forward),
-        sum(typical(layer.backward) for layer in layers) - typical(whole.backward),
-    )
+    begun, whole = measured.begun[size], measured.whole[size]
+    return typical(begun.forward) - typical(whole.forward), typical(begun.backward) - typical(whole.backward)
 
 
-def _net_seconds(measured: Measured, size: int) -> list[tuple[float, float]]:
-    """Typical (forward, backward) of each layer, less what an action costs beside its layers."""
-    return [_net(series, measured) for series in measured.series[size]]
-
-
-def _net(series: Series, measured: Measured) -> tuple[float, float]:
-    of_forward, of_backward = _beginnings(measured)
-    return (
-        max(0.0, typical(series.forward) - of_forward),
-        max(0.0, typical(series.backward) - of_backward),
-    )
+def _typical(series: Series) -> tuple[float, float]:
+    return typical(series.forward), typical(series.backward)
 
 
 def _whole_over_sum(measured: Measured, size: int) -> tuple[float, float]:
-    """(forward, backward) of the chain run as one stage ÷ the sum of its layers, each net of an action's overhead.
+    """(forward, backward) of the chain run as one stage, net of its beginning, ÷ the sum of its layers.
 
-    About 1. A stage is many layers together, so the layers' times are scaled by these ratios.
+    Layers run one by one are not quite what they are together (fewer buffers are used again). A stage is many layers
+    together, so the layers' times are scaled by these ratios.
     """
-    layers = _net_seconds(measured, size)
-    sums = sum(f for f, _ in layers), sum(b for _, b in layers)
-    whole = _net(measured.whole[size], measured)
-    forward, backward = (part / total if total > 0 else 1.0 for part, total in zip(whole, sums, strict=True))
-    return forward, backward
+    forward, backward = zip(*map(_typical, measured.series[size]), strict=True)
+    (whole_forward, whole_backward), (of_forward, of_backward) = _typical(measured.whole[size]), _beginnings(measured)
+    return _ratio(whole_forward - of_forward, sum(forward)), _ratio(whole_backward - of_backward, sum(backward))
+
+
+def _ratio(part: float, total: float) -> float:
+    return max(0.0, part) / total if total > 0 else 1.0
 
 
 def _provenance(measured: Measured, request: Request, date: str) -> dict[str, Any]:
@@ -151,7 +142,7 @@ def _provenance(measured: Measured, request: Request, date: str) -> dict[str, An
         "machine": dict(measured.machine),
         "device": request.device,
         "clock": "thread CPU time" if request.device == "cpu" else "wall time between synchronisations",
-        "statistic": "median of the faster half of the passes, less an action's overhead, times whole_over_sum",
+        "statistic": "median of the faster half of the passes, times whole_over_sum",
         "passes": len(both[0]),
         "outliers": sum(count_outliers(series.forward) + count_outliers(series.backward) for series in every),
         "values": sum(len(series.forward) + len(series.backward) for series in every),
@@ -189,7 +180,7 @@ def _both(series: Series) -> list[float]:
 
 def _parts_over_whole(measured: Measured, index: int, size: int) -> float:
     """What both parts of the backward cost when run apart ÷ what the backward costs in one."""
-    backward = _net_seconds(measured, size)[index][1]
+    backward = typical(measured.series[size][index].backward)
     return sum(measured.parts[size][index]) / backward if backward > 0 else 1.0
 
 

@@ -12,9 +12,10 @@ synchronisations. Gradients accumulate from pass to pass, as they do from microb
 *Every action of a stage begins cold*: before it the stage waited, for a message or to play a slower device; its core
 slept, or others used it. A core that has slept 5 to 20 ms takes 0.05 to 0.1 ms longer even for work that needs no
 memory, and a stage whose tensors have left its caches 0.1 to 0.6 ms (measured on a virtual machine; as CPU time of the
-thread, so a device played at a fifth of a core takes five times that). So the thread rests before each timed part. What
-a beginning costs is then told apart from the layers: a chain of n layers run as n stages begins n times, as one stage
-once; the difference of the two, divided by n − 1, is the action's overhead.
+thread, so a device played at a fifth of a core takes five times that). What a beginning costs is told apart from the
+layers: the chain of n layers is run as n stages and as one, with a rest before each action. The one begins once, the
+other n times, and the difference, divided by n − 1, is the overhead of an action. How the layers share the rest is
+measured without rests.
 
 Why the median of the faster half of the passes, and neither that of all nor the minimum: the CPU clock, too, runs on
 while caches fill again after another process had the core. Between a quiet and a crowded machine medians of all passes
@@ -131,12 +132,15 @@ class Stopwatch:
         return result, seconds
 
 
-def run_pass(bench: Bench, stages: Sequence[StageModule], size: int, watch: Stopwatch) -> list[tuple[float, float]]:
-    """(forward, backward) seconds of each stage in one pass."""
+def run_pass(
+    bench: Bench, stages: Sequence[StageModule], size: int, watch: Stopwatch, *, rested: bool = False
+) -> list[tuple[float, float]]:
+    """(forward, backward) seconds of each stage in one pass; ``rested``: the core rests before each of them."""
     values, kept, forwards = bench.batches[size][0], [], []
     for index, stage in enumerate(stages):
         leaves = as_leaves(values)
-        bench.rest()
+        if rested:
+            bench.rest()
         values, seconds = watch.time(partial(forward, bench, stage, leaves, size, last=index == len(stages) - 1))
         forwards.append(seconds)
         kept.append(Kept(leaves=leaves, outputs=values))
@@ -144,7 +148,8 @@ def run_pass(bench: Bench, stages: Sequence[StageModule], size: int, watch: Stop
     backwards = []
     while kept:
         current = kept.pop()
-        bench.rest()
+        if rested:
+            bench.rest()
         gradients, seconds = watch.time(partial(backward, current, gradients))
         backwards.append(seconds)
     return list(zip(forwards, reversed(backwards), strict=True))
@@ -152,9 +157,14 @@ def run_pass(bench: Bench, stages: Sequence[StageModule], size: int, watch: Stop
 
 @dataclass(slots=True, kw_only=True)
 class Timed:
-    """All passes over one chain."""
+    """All passes over one chain, by size.
+
+    ``layers`` were run without rests; ``begun`` are sums over layers that were rested before, ``whole`` is the chain as
+    one stage, rested before.
+    """
 
     layers: Mapping[int, list[list[tuple[float, float]]]]
+    begun: Mapping[int, list[tuple[float, float]]]
     whole: Mapping[int, list[tuple[float, float]]]
     watch: Stopwatch
 
@@ -177,7 +187,12 @@ def run_passes(
     ``tell`` is called with the number of passes done and what comes next.
     """
     warming, watch = Stopwatch(clock), Stopwatch(clock)
-    timed = Timed(layers={size: [] for size in bench.batches}, whole={size: [] for size in bench.batches}, watch=watch)
+    timed = Timed(
+        layers={size: [] for size in bench.batches},
+        begun={size: [] for size in bench.batches},
+        whole={size: [] for size in bench.batches},
+        watch=watch,
+    )
     started = time.perf_counter()
     for size in bench.batches:
         for _ in range(_WARM_UP):
@@ -191,7 +206,9 @@ def run_passes(
             tell(index, f"pass {index + 1}, {size} samples")
             run_pass(bench, (bench.whole,), size, warming)  # not counted: lays out memory for this size
             timed.layers[size].append(run_pass(bench, bench.stages, size, watch))
-            timed.whole[size].extend(run_pass(bench, (bench.whole,), size, watch))
+            forward, backward = zip(*run_pass(bench, bench.stages, size, watch, rested=True), strict=True)
+            timed.begun[size].append((sum(forward), sum(backward)))
+            timed.whole[size].extend(run_pass(bench, (bench.whole,), size, watch, rested=True))
     return timed
 
 

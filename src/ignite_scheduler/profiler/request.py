@@ -68,8 +68,10 @@ class Measured:
         Size → the layers' seconds, layer by layer.
     parts
         Size → layer → typical seconds of (input part, weight part) of the backward pass, measured apart.
+    begun
+        Size → seconds of all layers, the core rested before each.
     whole
-        Size → seconds of the whole chain run as one stage.
+        Size → seconds of the whole chain run as one stage, the core rested before.
     wall_over_cpu
         Wall time ÷ the reported time over all passes; 1 where nobody else wanted the core.
     updates
@@ -82,6 +84,7 @@ class Measured:
     sizes: tuple[Sizes, ...]
     series: Mapping[int, tuple[Series, ...]]
     parts: Mapping[int, tuple[tuple[float, float], ...]]
+    begun: Mapping[int, Series]
     whole: Mapping[int, Series]
     wall_over_cpu: float
     updates: tuple[Mapping[str, float], ...]

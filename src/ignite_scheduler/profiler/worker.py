@@ -57,6 +57,7 @@ def measure(request: Request, tell: Tell) -> Measured:
         sizes=sizes.layer_sizes(bench),
         series={size: timed.series(size) for size in bench.batches},
         parts=parts,
+        begun={size: passes.as_series(timed.begun[size]) for size in bench.batches},
         whole={size: passes.as_series(timed.whole[size]) for size in bench.batches},
         wall_over_cpu=timed.watch.wall / timed.watch.own if timed.watch.own > 0 else 1.0,
         updates=update_table,

@@ -32,15 +32,17 @@ def series(forward: float, backward: float) -> Series:
 
 
 def measured() -> Measured:
-    # Layers run as stages of their own take 3 + 7 and 6 + 14 seconds, as one stage 9 and 18: a beginning costs 1 and 2
-    # seconds, and the layers are 2 + 6 and 4 + 12 seconds. At 4 samples nothing else is known of the whole.
-    layers = (series(3.0, 6.0), series(7.0, 14.0))
+    # With a rest before each of them the layers take 10 and 20 seconds, as one stage 9 and 18: a beginning costs 1 and
+    # 2 seconds, and the chain 8 and 16. At 4 samples it takes three quarters and half of that.
+    layers = (series(2.0, 4.0), series(6.0, 12.0))
+    begun, whole, less = series(10.0, 20.0), series(9.0, 18.0), series(7.0, 10.0)
     return Measured(
         layers=("a", "b"),
         sizes=(SIZES, SIZES),
         series={1: layers, 2: layers, 4: layers},
         parts={1: ((0.0, 4.0), (6.0, 3.0)), 2: ((0.0, 0.0), (6.0, 3.0)), 4: ((0.0, 0.0), (6.0, 3.0))},
-        whole={1: series(9.0, 18.0), 2: series(9.0, 18.0), 4: series(7.0, 10.0)},
+        begun={1: begun, 2: begun, 4: begun},
+        whole={1: whole, 2: whole, 4: less},
         wall_over_cpu=1.25,
         updates=({"sgd": 0.5}, {}),
         saved_bytes_whole=24.0,
@@ -86,13 +88,14 @@ def test_a_chain_of_one_layer_does_not_tell_what_a_beginning_costs() -> None:
         sizes=whole.sizes[:1],
         series={1: whole.series[1][:1]},
         parts={1: whole.parts[1][:1]},
+        begun={1: whole.series[1][0]},
         whole={1: whole.series[1][0]},
         updates=({},),
         tied=(),
     )
     result = profile_of(one, REQUEST, name="m", kind="cpu", date="")
     assert result.action_overhead == 0.0
-    assert result.layers[0].times["cpu"][1].forward == 3.0
+    assert result.layers[0].times["cpu"][1].forward == 2.0
 
 
 def test_a_backward_without_measured_parts_has_none() -> None:
