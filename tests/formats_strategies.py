@@ -50,6 +50,7 @@ from ignite_scheduler.model import (
 positive = st.floats(min_value=1e-12, max_value=1e18)
 not_negative = st.just(0.0) | positive
 share = st.floats(min_value=0.0, max_value=1.0)
+shares = st.floats(min_value=1e-6, max_value=1.0)
 names = st.text("abcXYZ019.-_é", min_size=1, max_size=6)
 texts = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs")), min_size=1, max_size=12).filter(
     lambda text: bool(text.strip()) and text.isprintable()
@@ -78,8 +79,11 @@ def devices(draw: st.DrawFn, node: str) -> Device:
         price=draw(maybe(not_negative)),
         busy_power=draw(maybe(not_negative)),
         idle_power=draw(maybe(not_negative)),
-        peak_flops=draw(maybe(positive)),
+        peak_flops=tuple(sorted(draw(st.dictionaries(st.sampled_from(["fp32", "fp16", "bf16"]), positive)).items())),
         memory_bandwidth=draw(maybe(positive)),
+        achievable_flops=draw(shares),
+        achievable_bandwidth=draw(shares),
+        launch_overhead=draw(not_negative),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -94,15 +93,14 @@ def _free_ids(node: Node, kind: str, count: int) -> list[str]:
 
 
 def _from_catalogue(kind: str, cluster: Cluster) -> Device:
-    from ignite_scheduler.formats.catalogue import CATALOGUE
+    from ignite_scheduler.formats.catalogue import catalogue, nearest_kinds
     from ignite_scheduler.formats.cluster import parse_cluster
 
-    if kind not in CATALOGUE:
-        known = sorted({*CATALOGUE, *(device.kind for device in cluster.devices)})
-        near = difflib.get_close_matches(kind, known, n=3, cutoff=0.4) or known
-        raise InputError(
-            f"no kind {kind!r} in the catalogue or in cluster {cluster.name!r}; perhaps: {', '.join(near)}"
-        )
+    if kind not in catalogue():
+        known = sorted({*catalogue(), *(device.kind for device in cluster.devices)})
+        near = nearest_kinds(kind, known)
+        advice = f"perhaps: {', '.join(near)}" if near else "'ignite devices kinds' lists the catalogue's"
+        raise InputError(f"no kind {kind!r} in the catalogue or in cluster {cluster.name!r}; {advice}")
     document = {"version": 1, "name": NEW_NODE, "nodes": [{"name": NEW_NODE, "devices": [{"kind": kind}]}]}
     return parse_cluster(document).devices[0]
 

@@ -1,25 +1,28 @@
-"""``ignite devices``: the devices of a cluster file, or those of this machine."""
+"""``ignite devices``: the catalogue's kinds, the devices of a cluster file, or those of this machine."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from ignite_scheduler.cli.arguments import FILE
-from ignite_scheduler.cli.output import emit, is_document, number, output_option, show, table
+from ignite_scheduler.cli.output import emit, is_document, output_option, show, table
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from ignite_scheduler.cli.discovery import Machine
     from ignite_scheduler.model import Cluster
 
 EPILOG: Final = """\b
 Examples:
+  ignite devices                            the kinds that a cluster file may simply name
+  ignite devices -o wide                    the same, with the source of every figure
+  ignite devices kinds h100                 kinds with h100 in their names
   ignite devices --cluster cluster.yaml     what the file's devices are, and their links
-  ignite devices kinds                      the kinds that a cluster file may simply name
   ignite devices discover                   what this machine has, as a cluster file
   ignite devices discover > cluster.yaml
 """
@@ -30,11 +33,12 @@ Examples:
 @output_option
 @click.pass_context
 def command(ctx: click.Context, *, cluster_file: Path | None, output: str) -> None:
-    """Show a cluster's devices and links, the catalogue's kinds, or what this machine has."""
+    """Show the catalogue's kinds, a cluster's devices and links, or what this machine has."""
     if ctx.invoked_subcommand is not None:
         return
     if cluster_file is None:
-        raise click.UsageError("give --cluster FILE, or 'kinds', or 'discover'")
+        _show_kinds(None, output)
+        return
     from ignite_scheduler import api
     from ignite_scheduler.formats import cluster_document
 
@@ -83,44 +87,21 @@ def link_table(cluster: Cluster) -> Table:
 
 
 @command.command("kinds")
+@click.argument("pattern", required=False)
 @output_option
-def kinds(*, output: str) -> None:
-    """Kinds of device that a cluster file may name without saying more."""
-    from ignite_scheduler.formats.catalogue import CATALOGUE
-    from ignite_scheduler.units import format_bandwidth, format_memory
+def kinds(*, pattern: str | None, output: str) -> None:
+    """Kinds of device that a cluster file may name without saying more; with PATTERN those whose names contain it."""
+    _show_kinds(pattern, output)
 
+
+def _show_kinds(pattern: str | None, output: str) -> None:
+    from ignite_scheduler.cli.kinds import chosen, document, parts
+
+    found = chosen(pattern)
     if is_document(output):
-        emit({"schema": "ignite/kinds/v1", "kinds": {name: _kind(name) for name in CATALOGUE}}, output)
-        return
-    rows = [
-        [
-            name,
-            format_memory(kind.memory),
-            number(kind.fp32_flops / 1e12),
-            number(None if kind.half_flops is None else kind.half_flops / 1e12),
-            format_bandwidth(kind.memory_bandwidth),
-            "–" if kind.busy_power is None else f"{kind.busy_power:g} W",
-            kind.source,
-        ]
-        for name, kind in CATALOGUE.items()
-    ]
-    columns = ["kind", "memory", "fp32 TFLOP/s", "16-bit TFLOP/s", "bandwidth", "power", "source"]
-    show(table(columns, rows, right="12345"))
-
-
-def _kind(name: str) -> dict[str, Any]:
-    from ignite_scheduler.formats.catalogue import CATALOGUE
-
-    kind = CATALOGUE[name]
-    return {
-        "memory_bytes": kind.memory,
-        "dtypes": sorted(kind.dtypes),
-        "fp32_flops_per_s": kind.fp32_flops,
-        "half_flops_per_s": kind.half_flops,
-        "memory_bandwidth_bytes_per_s": kind.memory_bandwidth,
-        "busy_power_w": kind.busy_power,
-        "source": kind.source,
-    }
+        emit(document(found), output)
+    else:
+        show(*parts(found, wide=output == "wide"))
 
 
 @command.command("discover")
@@ -129,17 +110,35 @@ def _kind(name: str) -> dict[str, Any]:
     help="A cluster file, or a table to look at.",
 )  # fmt: skip
 def discover(*, output: str) -> None:
-    """What this machine really has, as a cluster file: one device a core, and its CUDA devices."""
+    """What this machine really has, as a cluster file: one device a core, and its GPUs.
+
+    Memory is what there is at most; what is taken now stands beside it as used_by_others.
+    """
     from ignite_scheduler.cli.discovery import cluster_document, this_machine
-    from ignite_scheduler.units import format_memory
 
     machine = this_machine()
-    if output != "table":
+    if output == "table":
+        show(table([machine.host, ""], _facts(machine)))
+    else:
         emit(cluster_document(machine), output)
-        return
-    memory = "unknown" if machine.memory is None else format_memory(machine.memory)
-    rows = [["processor", machine.processor], ["cores", f"{machine.cores:g}"], ["memory", memory]]
-    rows += [["CUDA", f"{card.name}, {format_memory(card.memory)}, {card.uuid}"] for card in machine.cards]
-    if not machine.cards:
-        rows.append(["CUDA", "none"])
-    show(table([machine.host, ""], rows))
+
+
+def _facts(machine: Machine) -> list[list[str]]:
+    from ignite_scheduler.units import format_memory
+
+    def size(value: int | None) -> str:
+        return "unknown" if value is None else format_memory(value)
+
+    kind = f"{machine.processor}, in the catalogue: {machine.kind}" if machine.kind else machine.processor
+    limit = "" if machine.memory_limit is None else f" (a control group allows {size(machine.memory_limit)})"
+    rows = [
+        ["processor", kind],
+        ["cores", f"{machine.cores:g}"],
+        ["memory", f"{size(machine.memory)}{limit}, {size(machine.used_by_others)} of it in use"],
+    ]
+    for card in machine.cards:
+        number = card.num_processes
+        users = "" if number is None else f" by {number} process{'' if number == 1 else 'es'}"
+        used = f"{size(card.used_by_others)} in use{users}"
+        rows.append([card.runtime, f"{card.name}, kind {card.kind}, {size(card.memory)}, {used}, {card.uuid}"])
+    return rows if machine.cards else [*rows, ["GPU", "none"]]

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from ignite_scheduler.cost.memory import element_bytes
 from ignite_scheduler.model import Device, Layer, LayerTimes, Profile
 
 
@@ -21,17 +22,27 @@ class LayerSeconds(NamedTuple):
     source: str
 
 
-def layer_seconds(profile: Profile, layer_index: int, device: Device, samples: int) -> LayerSeconds | None:
+def layer_seconds(
+    profile: Profile, layer_index: int, device: Device, samples: int, precision: str | None = None
+) -> LayerSeconds | None:
     """Seconds of a layer on a device for ``samples`` samples; None where no figure applies to the device.
 
     In this order: the profile's times for the device's kind; its reference times ÷ the device's ``speed``; a roofline,
-    max(FLOPs ÷ peak FLOP/s, bytes moved ÷ memory bandwidth). A device of the reference kind with a ``speed`` of its own
-    (an emulated one) is scaled too.
+    max(FLOPs ÷ achievable FLOP/s, bytes moved ÷ achievable memory bandwidth) + launch overhead, with the device's
+    figures for ``precision`` (None = the profile's). A device of the reference kind with a ``speed`` of its own (an
+    emulated one) is scaled too. Measured times are kept whatever the precision.
 
     Notes
     -----
     Between measured sizes linear; beyond them affine through the two nearest, never negative, never falling with the
     size; a single measured size scales in proportion. Every measured curve is taken part by part (forward, backward).
+    Roofline: the forward pass moves weights, kept activations and output once, the backward pass twice; where the
+    backward's FLOPs are unknown they are twice the forward's.
+
+    References
+    ----------
+    S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance model for multicore
+    architectures", CACM 52(4), 2009. We add the launch overhead, and take a share of either peak.
     """
     layer = profile.layers[layer_index]
     scaled = device.speed is not None and profile.reference is not None
@@ -41,7 +52,7 @@ def layer_seconds(profile: Profile, layer_index: int, device: Device, samples: i
     reference = layer.times.get(profile.reference) if profile.reference is not None else None
     if reference and device.speed is not None:
         return _from_table(reference, samples, device.speed, f"{profile.reference} ÷ speed {device.speed:g}")
-    return _roofline(layer, device, samples)
+    return _roofline(layer, device, samples, profile.precision, precision or profile.precision)
 
 
 def _from_table(table: Mapping[int, LayerTimes], samples: int, speed: float, source: str) -> LayerSeconds:
@@ -69,11 +80,15 @@ def _interpolate(sizes: list[int], values: list[float], samples: int) -> float:
     return max(values[anchor] + slope * (samples - sizes[anchor]), 0.0)
 
 
-def _roofline(layer: Layer, device: Device, samples: int) -> LayerSeconds | None:
-    if device.peak_flops is None or device.memory_bandwidth is None or layer.forward_flops is None:
+def _roofline(layer: Layer, device: Device, samples: int, own: str, precision: str) -> LayerSeconds | None:
+    peak, bandwidth = device.peak(precision), device.memory_bandwidth
+    if peak is None or bandwidth is None or layer.forward_flops is None:
         return None
     backward_flops = layer.backward_flops if layer.backward_flops is not None else 2 * layer.forward_flops
+    rate, pace = peak * device.achievable_flops, bandwidth * device.achievable_bandwidth
     moved = layer.parameter_bytes + samples * (layer.activation_bytes + layer.output_bytes)
-    forward = max(samples * layer.forward_flops / device.peak_flops, moved / device.memory_bandwidth)
-    backward = max(samples * backward_flops / device.peak_flops, 2 * moved / device.memory_bandwidth)
-    return LayerSeconds(forward, backward, backward / 2, f"roofline of {device.kind} at its peak figures")
+    moved *= element_bytes(precision) / element_bytes(own)
+    forward = max(samples * layer.forward_flops / rate, moved / pace) + device.launch_overhead
+    backward = max(samples * backward_flops / rate, 2 * moved / pace) + device.launch_overhead
+    source = f"roofline of {device.kind} at {device.achievable_flops:.0%} of its {precision} peak"
+    return LayerSeconds(forward, backward, backward / 2, source.replace("%", " %"))

@@ -137,6 +137,7 @@ class _Choice:
         self.devices = [cluster.device(device_id) for device_id in assignment.devices]
         self.bounds = [0, *accumulate(assignment.split)]
         self.scale = byte_scale(job, profile)
+        self.precision = resolved_precision(job, profile)
         self.cuts = [num_bytes * self.scale for num_bytes in cut_bytes(profile, assignment.split)]
         self.links = [(_link(cluster, a, b), _link(cluster, b, a)) for a, b in pairwise(self.devices)]
         self.cluster = cluster
@@ -149,7 +150,7 @@ class _Choice:
         ]
 
     def _layer_seconds(self, index: int, device: Device, samples: int) -> LayerSeconds:
-        seconds = layer_seconds(self.profile, index, device, samples)
+        seconds = layer_seconds(self.profile, index, device, samples, self.precision)
         if seconds is None:
             name = self.profile.layers[index].name
             raise InputError(

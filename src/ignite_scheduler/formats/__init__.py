@@ -9,7 +9,7 @@ from ignite_scheduler.formats.calibration import (
     load_calibration,
     parse_calibration,
 )
-from ignite_scheduler.formats.catalogue import CATALOGUE
+from ignite_scheduler.formats.catalogue import catalogue
 from ignite_scheduler.formats.chrome_trace import chrome_trace
 from ignite_scheduler.formats.cluster import cluster_document, load_cluster, parse_cluster
 from ignite_scheduler.formats.files import json_text, write_json, write_text, write_yaml, yaml_text
@@ -35,7 +35,6 @@ from ignite_scheduler.formats.timeline import (
 from ignite_scheduler.formats.workload import TableJob, WorkloadJob, load_workload, workload_text
 
 __all__ = [
-    "CATALOGUE",
     "SCHEMA_NAMES",
     "StepTimes",
     "TableJob",
@@ -44,6 +43,7 @@ __all__ = [
     "answer_document",
     "calibration_document",
     "calibration_name",
+    "catalogue",
     "chrome_trace",
     "cluster_document",
     "infeasible_document",

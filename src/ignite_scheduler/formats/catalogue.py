@@ -1,100 +1,170 @@
-"""Kinds of device that a cluster file may name without saying more.
+"""Kinds of device that a cluster file may name without saying more, read from ``devices.json`` beside this module.
 
-Every figure is the maker's, from the public data sheet or whitepaper named beside it; nothing is measured or guessed.
-Rates are dense (without structured sparsity). What a sheet does not state (idle power as a rule) is None. Memory counts
-a sheet's GB as 10⁹ bytes, which is never more than the card has.
+Every figure stands in a group (memory, compute, achievable, power, price) that says where it was looked up. A group
+without a source is from general knowledge or a default of its class: it is marked as unchecked wherever it is shown.
+Rates are dense (without structured sparsity). Memory counts a sheet's GB as 10⁹ bytes, which is never more than the
+device has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
+if TYPE_CHECKING:
+    from ignite_scheduler.formats.shapes.devices import DevicesShape, KindShape
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """A kind of device: bytes, FLOP/s in fp32 and in 16-bit formats, bytes/s of its memory, watts under load."""
-
-    memory: float
-    dtypes: frozenset[str]
-    fp32_flops: float
-    half_flops: float | None
-    memory_bandwidth: float
-    busy_power: float | None
-    source: str
-
-
-_VOLTA: Final = frozenset({"fp32", "fp16"})
-_AMPERE: Final = frozenset({"fp32", "fp16", "bf16"})
-_HOPPER: Final = frozenset({"fp32", "fp16", "bf16", "fp8"})
-
-
-def _nvidia(  # figures in the sheets' own units: GB, TFLOP/s, GB/s, W
-    memory: float,
-    fp32: float,
-    half: float | None,
-    bandwidth: float,
-    power: float | None,
-    dtypes: frozenset[str],
-    sheet: str,
-) -> Kind:
-    return Kind(
-        memory=memory * 1e9,
-        dtypes=dtypes,
-        fp32_flops=fp32 * 1e12,
-        half_flops=None if half is None else half * 1e12,
-        memory_bandwidth=bandwidth * 1e9,
-        busy_power=power,
-        source=f"NVIDIA, {sheet}",
-    )
-
-
-_A100_40: Final = "A100 Tensor Core GPU data sheet (40 GB)"
-_A100_80: Final = "A100 Tensor Core GPU data sheet (80 GB)"
-_V100: Final = "V100 Tensor Core GPU data sheet"
-_P100: Final = "Tesla P100 data sheet"
-_H100: Final = "H100 Tensor Core GPU data sheet"
-_H200: Final = "H200 Tensor Core GPU data sheet"
-
-# A name without a form factor takes, of the forms on the sheet, the lower figure, and no power where the forms differ.
-CATALOGUE: Final[Mapping[str, Kind]] = {
-    "P100-16GB": _nvidia(16, 9.3, 18.7, 732, None, _VOLTA, _P100),
-    "V100-16GB": _nvidia(16, 14, 112, 900, None, _VOLTA, _V100),
-    "V100-32GB": _nvidia(32, 14, 112, 900, None, _VOLTA, _V100),
-    "V100-SXM2-16GB": _nvidia(16, 15.7, 125, 900, 300, _VOLTA, _V100),
-    "V100-SXM2-32GB": _nvidia(32, 15.7, 125, 900, 300, _VOLTA, _V100),
-    "V100-PCIE-16GB": _nvidia(16, 14, 112, 900, 250, _VOLTA, _V100),
-    "V100-PCIE-32GB": _nvidia(32, 14, 112, 900, 250, _VOLTA, _V100),
-    "T4": _nvidia(16, 8.1, 65, 320, 70, _VOLTA, "T4 Tensor Core GPU data sheet"),
-    "A100-40GB": _nvidia(40, 19.5, 312, 1555, None, _AMPERE, _A100_40),
-    "A100-SXM4-40GB": _nvidia(40, 19.5, 312, 1555, 400, _AMPERE, _A100_40),
-    "A100-PCIE-40GB": _nvidia(40, 19.5, 312, 1555, 250, _AMPERE, _A100_40),
-    "A100-80GB": _nvidia(80, 19.5, 312, 1935, None, _AMPERE, _A100_80),
-    "A100-SXM4-80GB": _nvidia(80, 19.5, 312, 2039, 400, _AMPERE, _A100_80),
-    "A100-PCIE-80GB": _nvidia(80, 19.5, 312, 1935, 300, _AMPERE, _A100_80),
-    "A10": _nvidia(24, 31.2, 125, 600, 150, _AMPERE, "A10 Tensor Core GPU data sheet"),
-    "A30": _nvidia(24, 10.3, 165, 933, 165, _AMPERE, "A30 Tensor Core GPU data sheet"),
-    "A40": _nvidia(48, 37.4, 149.7, 696, 300, _AMPERE, "A40 data sheet"),
-    "RTX-A6000": _nvidia(48, 38.7, 154.8, 768, 300, _AMPERE, "RTX A6000 data sheet"),
-    "RTX-3090": _nvidia(24, 35.6, 71, 936, 350, _AMPERE, "Ampere GA102 GPU architecture whitepaper, appendix A"),
-    "RTX-4090": _nvidia(24, 82.6, 165.2, 1008, 450, _HOPPER, "Ada GPU architecture whitepaper, appendix A"),
-    "L4": _nvidia(24, 30.3, 121, 300, 72, _HOPPER, "L4 Tensor Core GPU data sheet"),
-    "L40S": _nvidia(48, 91.6, 362, 864, 350, _HOPPER, "L40S data sheet"),
-    "H100-80GB": _nvidia(80, 51, 756, 2000, None, _HOPPER, _H100),
-    "H100-SXM5-80GB": _nvidia(80, 67, 989, 3350, 700, _HOPPER, _H100),
-    "H100-PCIE-80GB": _nvidia(80, 51, 756, 2000, 350, _HOPPER, _H100),
-    "H200": _nvidia(141, 60, 835, 4800, None, _HOPPER, _H200),
-    "H200-SXM": _nvidia(141, 67, 989, 4800, 700, _HOPPER, _H200),
-    "H200-NVL": _nvidia(141, 60, 835, 4800, 600, _HOPPER, _H200),
-}
+FILE: Final = "devices.json"
 
 RESERVE_SHARE: Final = 0.05
 """Share of a catalogue kind's memory left to driver, context and fragmentation."""
 MIN_RESERVE: Final = 512 * 2.0**20
 """Least reserve on a GPU, in bytes."""
 
+GROUPS: Final = ("memory", "compute", "achievable", "power", "price")
+"""What a kind's figures are grouped by: each group has its own evidence."""
 
-def default_reserve(kind: Kind) -> float:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Where a group of figures comes from: titles and addresses of what was looked up; none = unchecked."""
+
+    sources: tuple[tuple[str, str], ...] = ()
+    note: str | None = None
+
+    @property
+    def checked(self) -> bool:
+        """Whether the figures were compared with a source."""
+        return bool(self.sources)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """An indicative price: money per second of one device, the currency, and of which year (or year and month)."""
+
+    rate: float
+    currency: str
+    date: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A kind of device: bytes, bytes/s of its memory, peak FLOP/s by dtype, watts.
+
+    ``memory`` is None where it is not the kind's but the machine's (processors). ``achievable_flops`` and
+    ``achievable_bandwidth`` are the shares of the peaks that are really reached, ``launch_overhead`` the seconds that
+    each pass over a layer takes beside them. ``aliases`` are other names of it, drivers' names above all. Powers and
+    price are None where they are not public.
+    """
+
+    name: str
+    maker: str
+    group: str
+    memory: float | None
+    memory_bandwidth: float
+    dtypes: frozenset[str]
+    peak_flops: tuple[tuple[str, float], ...]
+    achievable_flops: float
+    achievable_bandwidth: float
+    launch_overhead: float
+    busy_power: float | None
+    idle_power: float | None
+    price: Price | None
+    aliases: tuple[str, ...]
+    note: str | None
+    evidence: Mapping[str, Evidence]
+
+    def peak(self, dtype: str) -> float | None:
+        """Peak FLOP/s in ``dtype``, None where it has none."""
+        return dict(self.peak_flops).get(dtype)
+
+
+@cache
+def catalogue() -> Mapping[str, Kind]:
+    """All kinds by name, read and checked at the first call.
+
+    Raises
+    ------
+    DocumentError
+        The file that ships with the package was changed and is wrong now.
+    """
+    from ignite_scheduler.formats.shapes.check import check
+    from ignite_scheduler.formats.shapes.devices import DevicesShape
+    from ignite_scheduler.formats.source import read_source
+
+    with resources.as_file(resources.files("ignite_scheduler.formats") / FILE) as path:
+        source = read_source(path)
+    shape = check(DevicesShape, source)
+    return MappingProxyType({name: _kind(name, entry, shape) for name, entry in shape.kinds.items()})
+
+
+def _kind(name: str, entry: KindShape, shape: DevicesShape) -> Kind:
+    group = shape.classes[entry.group]
+    achievable = entry.achievable
+    peaks = entry.compute.flops_per_s
+    return Kind(
+        name=name,
+        maker=entry.maker,
+        group=entry.group,
+        memory=entry.memory.memory_bytes,
+        memory_bandwidth=entry.memory.bandwidth_bytes_per_s,
+        dtypes=frozenset(peaks),
+        peak_flops=tuple(sorted(peaks.items())),
+        achievable_flops=achievable.flops if achievable else group.achievable_flops,
+        achievable_bandwidth=group.achievable_bandwidth,
+        launch_overhead=group.launch_overhead_s,
+        busy_power=entry.power.busy_w if entry.power else None,
+        idle_power=entry.power.idle_w if entry.power else None,
+        price=_price(entry),
+        aliases=tuple(entry.aliases),
+        note=entry.note,
+        evidence=MappingProxyType(_evidence(entry, shape)),
+    )
+
+
+def _price(entry: KindShape) -> Price | None:
+    price = entry.price
+    return None if price is None else Price(rate=price.per_hour / 3600, currency=price.currency, date=price.date)
+
+
+def _evidence(entry: KindShape, shape: DevicesShape) -> dict[str, Evidence]:
+    found: dict[str, Evidence] = {}
+    for name in GROUPS:
+        group: Any = getattr(entry, name)
+        if group is not None:
+            texts = tuple((shape.sources[key].title, shape.sources[key].url) for key in group.source or ())
+            found[name] = Evidence(sources=texts, note=group.note)
+    if "achievable" not in found:
+        found["achievable"] = Evidence(note=f"default of the class {entry.group}: {shape.classes[entry.group].note}")
+    return found
+
+
+def default_reserve(memory: float) -> float:
     """Bytes kept free on a device whose memory the cluster file does not give."""
-    return max(RESERVE_SHARE * kind.memory, MIN_RESERVE)
+    return max(RESERVE_SHARE * memory, MIN_RESERVE)
+
+
+def nearest_kinds(name: str, known: Iterable[str] | None = None) -> tuple[str, ...]:
+    """Up to three kinds whose names resemble ``name`` most, the nearest first; letter case and signs do not count.
+
+    ``known`` are the names to choose from; None = the catalogue's, aliases included (the kinds that they stand for).
+    """
+    import difflib
+
+    kinds = catalogue()
+    names = {_plain(kind): kind for kind in (kinds if known is None else known)}
+    if known is None:
+        names |= {_plain(alias): kind.name for kind in kinds.values() for alias in kind.aliases}
+    wanted = _plain(name)
+    inside = [plain for plain in names if wanted and (wanted in plain or plain in wanted)]
+    near = sorted(inside, key=lambda plain: abs(len(plain) - len(wanted)))
+    near += difflib.get_close_matches(wanted, names, n=6, cutoff=0.6)
+    return tuple(dict.fromkeys(names[plain] for plain in near))[:3]
+
+
+def _plain(name: str) -> str:
+    return "".join(char for char in name.lower() if char.isalnum())

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ignite_scheduler.formats.catalogue import CATALOGUE, Kind, default_reserve
+from ignite_scheduler.formats.catalogue import Kind, catalogue, default_reserve, nearest_kinds
 from ignite_scheduler.formats.quantities import (
     bandwidth_text,
     duration_text,
@@ -108,7 +108,8 @@ def _devices(source: Source, place: Place, node: NodeShape) -> tuple[Device, ...
 def _device(source: Source, place: Place, entry: DeviceShape, node: str, device_id: str) -> Device:
     from ignite_scheduler.formats.shapes.cluster import PowerShape
 
-    known = CATALOGUE.get(entry.kind)
+    known = catalogue().get(entry.kind)
+    dtypes = frozenset(entry.dtypes or (known.dtypes if known else ("fp32",)))
     power = entry.power or PowerShape()
     return Device(
         id=device_id,
@@ -116,13 +117,29 @@ def _device(source: Source, place: Place, entry: DeviceShape, node: str, device_
         kind=entry.kind,
         memory=_usable_memory(source, place, entry, known),
         speed=entry.speed,
-        dtypes=frozenset(entry.dtypes or (known.dtypes if known else ("fp32",))),
+        dtypes=dtypes,
         price=entry.price,
         busy_power=_first(power.busy, known.busy_power if known else None),
         idle_power=power.idle,
-        peak_flops=_first(entry.peak_flops, known.fp32_flops if known else None),
+        peak_flops=_peaks(entry, dtypes, known),
         memory_bandwidth=_first(entry.memory_bandwidth, known.memory_bandwidth if known else None),
+        achievable_flops=_or(entry.achievable_flops, known.achievable_flops if known else 1.0),
+        achievable_bandwidth=_or(entry.achievable_bandwidth, known.achievable_bandwidth if known else 1.0),
+        launch_overhead=_or(entry.launch_overhead, known.launch_overhead if known else 0.0),
     )
+
+
+def _peaks(entry: DeviceShape, dtypes: frozenset[str], known: Kind | None) -> tuple[tuple[str, float], ...]:
+    """The file's figures, in the order of their dtypes, or the catalogue's."""
+    if entry.peak_flops is None:
+        return known.peak_flops if known else ()
+    if isinstance(entry.peak_flops, dict):
+        return tuple(sorted(entry.peak_flops.items()))
+    return tuple((dtype, entry.peak_flops) for dtype in sorted(dtypes))
+
+
+def _or(value: float | None, otherwise: float) -> float:
+    return otherwise if value is None else value
 
 
 def _first(*values: float | None) -> float | None:
@@ -132,8 +149,13 @@ def _first(*values: float | None) -> float | None:
 def _usable_memory(source: Source, place: Place, entry: DeviceShape, known: Kind | None) -> float:
     if entry.memory is not None:
         whole, reserve = entry.memory, entry.reserve or 0.0  # the file's figure is usable memory already
+    elif known is not None and known.memory is not None:
+        whole = known.memory
+        reserve = default_reserve(known.memory) if entry.reserve is None else entry.reserve
     elif known is not None:
-        whole, reserve = known.memory, default_reserve(known) if entry.reserve is None else entry.reserve
+        raise source.error(
+            (*place, "kind"), f"how much memory a {entry.kind!r} has depends on the machine: give it (memory: 64GB)"
+        )
     else:
         raise source.error((*place, "kind"), _unknown_kind(entry.kind))
     usable: float = whole - (entry.used_by_others or 0.0) - reserve
@@ -148,10 +170,9 @@ def _usable_memory(source: Source, place: Place, entry: DeviceShape, known: Kind
 
 
 def _unknown_kind(kind: str) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(kind, CATALOGUE, n=3, cutoff=0.4)
-    advice = f"did you mean {' or '.join(map(repr, near))}? " if near else f"known kinds: {', '.join(CATALOGUE)}. "
+    near = nearest_kinds(kind)
+    listed = "'ignite devices kinds' lists those that are"
+    advice = f"did you mean {' or '.join(map(repr, near))}? " if near else f"{listed}. "
     return f"the kind {kind!r} is not in the catalogue; {advice}For a kind of your own give its memory (memory: 64GB)"
 
 
@@ -229,10 +250,22 @@ def _device_entry(device: Device) -> dict[str, Any]:
         "speed": device.speed,
         "price": _maybe(price_text, device.price),
         "power": {key: power_text(value) for key, value in power.items() if value is not None} or None,
-        "peak_flops": _maybe(flops_text, device.peak_flops),
+        "peak_flops": {dtype: flops_text(rate) for dtype, rate in device.peak_flops} or None,
         "memory_bandwidth": _maybe(bandwidth_text, device.memory_bandwidth),
+        **_roofline_entry(device),
     }
     return {key: value for key, value in entry.items() if value is not None}
+
+
+def _roofline_entry(device: Device) -> dict[str, Any]:
+    """What the roofline takes beside peaks: said wherever there are peaks, since a catalogue kind has its own."""
+    if not device.peak_flops and (device.achievable_flops, device.achievable_bandwidth) == (1.0, 1.0):
+        return {"launch_overhead": duration_text(device.launch_overhead)} if device.launch_overhead else {}
+    return {
+        "achievable_flops": device.achievable_flops,
+        "achievable_bandwidth": device.achievable_bandwidth,
+        "launch_overhead": duration_text(device.launch_overhead),
+    }
 
 
 def _maybe(write: Any, value: float | None) -> str | None:

@@ -20,6 +20,11 @@ class Device:
     ``memory`` is what our stages may fill: it is already net of what others use and of the reserve. ``speed`` relates
     to the profile's reference kind; None where the kind's own times or the catalogue must do. ``price`` is money per
     second held, powers are in watts; None = unknown.
+
+    The rest is for the roofline, which times what nobody measured: ``peak_flops`` holds pairs (dtype, FLOP/s) without
+    sparsity, ``memory_bandwidth`` is in bytes/s. ``achievable_flops`` and ``achievable_bandwidth`` are the shares of
+    these peaks, in (0, 1], that layers really reach; ``launch_overhead`` are seconds that each pass over a layer takes
+    beside them.
     """
 
     id: str
@@ -31,8 +36,15 @@ class Device:
     price: float | None = None
     busy_power: float | None = None
     idle_power: float | None = None
-    peak_flops: float | None = None
+    peak_flops: tuple[tuple[str, float], ...] = ()
     memory_bandwidth: float | None = None
+    achievable_flops: float = 1.0
+    achievable_bandwidth: float = 1.0
+    launch_overhead: float = 0.0
+
+    def peak(self, dtype: str) -> float | None:
+        """Peak FLOP/s in ``dtype``; None where unknown."""
+        return next((rate for name, rate in self.peak_flops if name == dtype), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

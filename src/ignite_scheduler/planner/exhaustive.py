@@ -20,6 +20,7 @@ from ignite_scheduler.cost import (
     memory_factors,
     microbatch_sizes,
     price_per_second,
+    resolved_precision,
     stage_durations,
     stage_memory,
 )
@@ -93,9 +94,10 @@ def _assignments(setup: Setup, family: Family) -> Iterator[Assignment]:
 
 
 def _timed(problem: Problem, devices: list[Device], split: tuple[int, ...]) -> bool:
-    first = 0
+    first, profile = 0, problem.profile
+    precision = resolved_precision(problem.job, profile)
     for device, count in zip(devices, split, strict=True):
-        if any(layer_seconds(problem.profile, i, device, 1) is None for i in range(first, first + count)):
+        if any(layer_seconds(profile, i, device, 1, precision) is None for i in range(first, first + count)):
             return False
         first += count
     return True

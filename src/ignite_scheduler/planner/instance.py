@@ -8,13 +8,13 @@ each stage, and the search runs over sequences of classes instead of sequences o
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from ignite_scheduler.cost import byte_scale, layer_seconds, memory_factors
+from ignite_scheduler.cost import byte_scale, layer_seconds, memory_factors, resolved_precision
 from ignite_scheduler.model import MODEL_INPUT, Cluster, Device, Job, Profile
 from ignite_scheduler.planner.kernel import Floats, Ints
 from ignite_scheduler.planner.problem import Family
@@ -132,15 +132,7 @@ def _link_arrays(cluster: Cluster, devices: tuple[Device, ...]) -> tuple[Floats,
 
 
 def _same_figures(a: Device, b: Device) -> bool:
-    return (a.kind, a.memory, a.speed, a.dtypes, a.price, a.busy_power, a.idle_power) == (
-        b.kind,
-        b.memory,
-        b.speed,
-        b.dtypes,
-        b.price,
-        b.busy_power,
-        b.idle_power,
-    ) and (a.peak_flops, a.memory_bandwidth) == (b.peak_flops, b.memory_bandwidth)
+    return a.kind == b.kind and replace(a, id=b.id, node=b.node) == b
 
 
 def _same_links(matrices: tuple[Any, ...], i: int, j: int) -> bool:
@@ -289,12 +281,13 @@ def family_arrays(
     backward = np.zeros((num_classes, 2, size + 1))
     update = np.zeros((num_classes, size + 1))
     timeless = np.zeros((num_classes, size), dtype=bool)
+    precision = resolved_precision(job, profile)
     for c, device in enumerate(classes.devices):
         for e, samples in enumerate((family.samples, family.last_samples)):
             if e == 1 and family.last_samples == family.samples:
                 forward[c, 1], backward[c, 1] = forward[c, 0], backward[c, 0]
                 continue
-            seconds = [layer_seconds(profile, index, device, samples) for index in range(size)]
+            seconds = [layer_seconds(profile, index, device, samples, precision) for index in range(size)]
             timeless[c] |= [found is None for found in seconds]
             forward[c, e, 1:] = np.cumsum([0.0 if found is None else found.forward for found in seconds])
             backward[c, e, 1:] = np.cumsum([0.0 if found is None else found.backward for found in seconds])

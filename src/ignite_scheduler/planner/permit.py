@@ -125,16 +125,19 @@ def allowed_devices(problem: Problem) -> Allowed | Infeasible:
 
 
 def _has_times(problem: Problem, device: Device) -> bool:
+    precision = resolved_precision(problem.job, problem.profile)
     return any(
-        layer_seconds(problem.profile, index, device, 1) is not None for index in range(len(problem.profile.layers))
+        layer_seconds(problem.profile, index, device, 1, precision) is not None
+        for index in range(len(problem.profile.layers))
     )
 
 
 def check_times(problem: Problem, devices: tuple[Device, ...]) -> None:
     """Raise InputError for a layer that has no time on any of the devices."""
-    by_kind = {(device.kind, device.speed): device for device in devices}.values()
+    by_kind = {(d.kind, d.speed, d.peak_flops, d.memory_bandwidth): d for d in devices}.values()
+    precision = resolved_precision(problem.job, problem.profile)
     for index, layer in enumerate(problem.profile.layers):
-        if all(layer_seconds(problem.profile, index, device, 1) is None for device in by_kind):
+        if all(layer_seconds(problem.profile, index, device, 1, precision) is None for device in by_kind):
             kinds = ", ".join(sorted({device.kind for device in devices}))
             raise InputError(
                 f"layer {layer.name!r} has no time on any allowed kind ({kinds}): measure it on one of them"

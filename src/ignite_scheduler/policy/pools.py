@@ -13,7 +13,7 @@ costs O(devices × rules), never joins two devices that differ, and may keep apa
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -81,8 +81,7 @@ def pools_of(cluster: Cluster) -> Pools:
 
 def _signature(device: Device, rules: tuple[LinkRule, ...], node: str | None) -> Hashable:
     named = tuple((_stands_in(device, rule.sources), _stands_in(device, rule.targets)) for rule in rules)
-    nature = (device.kind, device.speed, device.memory, device.price, device.busy_power, device.idle_power)
-    return (*nature, device.dtypes, device.peak_flops, device.memory_bandwidth, node, named)
+    return replace(device, id="", node=""), node, named
 
 
 def _stands_in(device: Device, names: frozenset[str] | None) -> bool:

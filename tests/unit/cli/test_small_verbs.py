@@ -47,37 +47,31 @@ def test_what_this_machine_has_is_a_cluster_file_that_reads_back(tmp_path: Path)
     assert sum(device.kind == "cpu" for device in cluster.devices) == max(1, int(discovery.usable_cores()))
 
 
-def test_a_card_is_discovered_with_what_others_hold() -> None:
-    card = discovery.CudaCard(name="NVIDIA H200", uuid="GPU-1234", memory=150 * 2**30, used_by_others=2**30)
-    machine = discovery.Machine(host="h", processor="p", cores=1.5, memory=2**33, cards=(card,))
-
-    cluster = parse_cluster(discovery.cluster_document(machine))
-
-    assert [device.id for device in cluster.devices] == ["h/cpu-0", "h/GPU-1234"]
-    assert cluster.device("h/GPU-1234").kind == "H200"
-    assert cluster.device("h/GPU-1234").memory == 149 * 2**30
-    assert "bf16" in cluster.device("h/GPU-1234").dtypes
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("NVIDIA A100-SXM4-40GB", "A100-SXM4-40GB"),
-        ("Tesla V100-SXM2-32GB", "V100-SXM2-32GB"),
-        ("NVIDIA GeForce RTX 4090", "RTX-4090"),
-        ("AMD Instinct MI300X", "AMD-Instinct-MI300X"),
-    ],
-)
-def test_a_card_has_the_name_of_the_catalogue(name: str, kind: str) -> None:
-    assert discovery.catalogue_kind(name) == kind
-
-
 def test_the_kinds_of_the_catalogue_are_listed_for_people_and_programs() -> None:
     assert "A100-40GB" in call("devices", "kinds").stdout
 
     kinds = json.loads(call("devices", "kinds", "-o", "json").stdout)["kinds"]
 
-    assert kinds["A100-40GB"]["memory_bytes"] == 40e9
+    a100 = kinds["A100-40GB"]
+    assert (a100["memory_bytes"], a100["peak_flops_per_s"]["bf16"]) == (40e9, 312e12)
+    assert a100["evidence"]["compute"]["checked"]
+    assert a100["evidence"]["compute"]["sources"][0]["url"].startswith("https://")
+    assert kinds["A16"]["evidence"]["compute"] == {"checked": False, "sources": [], "note": None}
+
+
+def test_the_wide_table_names_every_source() -> None:
+    plain, wide = call("devices", "kinds", "h100").stdout, call("devices", "kinds", "h100", "-o", "wide").stdout
+
+    assert "https://" not in plain
+    assert "835?" in plain  # a figure that nobody looked up says so
+    assert "https://github.com/stas00/ml-engineering" in wide
+
+
+def test_no_such_kind_names_the_nearest() -> None:
+    result = call("devices", "kinds", "rtx3090")
+
+    assert result.exit_code == 2
+    assert "RTX-3090" in result.stderr
 
 
 CLUSTER = """
@@ -113,8 +107,8 @@ def test_a_cluster_reads_back_from_its_document(tmp_path: Path) -> None:
     assert parse_cluster(json.loads(document)) == load_cluster(tmp_path / "cluster.yaml")
 
 
-def test_devices_needs_to_know_which() -> None:
-    assert call("devices").exit_code == 2
+def test_devices_alone_shows_the_catalogue() -> None:
+    assert call("devices").stdout == call("devices", "kinds").stdout
 
 
 def test_the_doctor_finds_this_environment_fit() -> None:

@@ -93,7 +93,7 @@ def test_order_of_sources():
     assert layer_seconds(p, 0, device(speed=0.5), 1)[:2] == (5.0, 7.0)  # measured kind wins over speed
     assert layer_seconds(p, 0, device(kind="other", speed=0.5), 1)[:2] == (2.0, 4.0)
     assert layer_seconds(p, 0, device(kind="ref", speed=0.25), 1)[:2] == (4.0, 8.0)  # an emulated reference device
-    fast = device(kind="other", speed=None, peak_flops=5.0, memory_bandwidth=1e9)
+    fast = device(kind="other", speed=None, peak_flops=(("fp32", 5.0),), memory_bandwidth=1e9)
     assert layer_seconds(p, 0, fast, 1)[:2] == (2.0, 4.0)
     assert "roofline" in layer_seconds(p, 0, fast, 1).source
     assert layer_seconds(p, 0, device(kind="other", speed=None), 1) is None

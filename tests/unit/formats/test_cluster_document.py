@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from ignite_scheduler.errors import DocumentError
-from ignite_scheduler.formats import CATALOGUE, cluster_document, load_cluster, parse_cluster, write_yaml
+from ignite_scheduler.formats import cluster_document, load_cluster, parse_cluster, write_yaml
 from ignite_scheduler.formats.cluster import FREE_LINKS
+from ignite_scheduler.model import Cluster, Node
 
 LAB = """\
 version: 1
@@ -58,7 +59,7 @@ def test_the_example_of_the_format(tmp_path: Path) -> None:
     assert a100.price is None
     assert (box.speed, box.dtypes) == (0.25, {"fp32"})
     assert v100.dtypes == {"fp32", "fp16"}
-    assert a100.peak_flops == 19.5e12
+    assert (a100.peak("fp32"), a100.peak("bf16")) == (19.5e12, 312e12)
     assert cluster.currency == "EUR"
 
 
@@ -137,15 +138,31 @@ def test_powers_have_a_state() -> None:
     assert one_device(kind="T4", memory=None).idle_power is None
 
 
-def test_every_catalogue_kind_makes_a_device() -> None:
-    for kind, known in CATALOGUE.items():
-        device = one_device(kind=kind, memory=None)
-        assert 0 < device.memory < known.memory
-        assert "fp32" in device.dtypes
-        assert known.source.startswith("NVIDIA")
+def test_a_rate_stands_for_every_dtype_or_for_one() -> None:
+    assert one_device(dtypes=["fp32", "bf16"], peak_flops="2TFLOP/s").peak_flops == (("bf16", 2e12), ("fp32", 2e12))
+    assert one_device(peak_flops={"fp32": "2TFLOP/s"}).peak_flops == (("fp32", 2e12),)
+
+
+def test_figures_of_the_roofline_may_be_given() -> None:
+    device = one_device(kind="T4", achievable_flops=0.5, achievable_bandwidth=0.25, launch_overhead="3us")
+    assert (device.achievable_flops, device.achievable_bandwidth, device.launch_overhead) == (0.5, 0.25, 3e-6)
+
+    alone = Cluster(name="c", nodes=(Node(name="n", devices=(device,)),), links=FREE_LINKS)
+    assert parse_cluster(cluster_document(alone)) == alone
+
+
+def test_a_processors_memory_is_asked_for() -> None:
+    with pytest.raises(DocumentError, match="depends on the machine"):
+        one_device(kind="EPYC-7763", memory=None)
+    assert one_device(kind="EPYC-7763", memory="64GB").peak("fp32") > 4e12
 
 
 SPOILED = [
+    ("speed: 0.25", "achievable_flops: 1.5", 11, "nodes[1].devices[1].achievable_flops", "at most 1"),
+    ("speed: 0.25", "achievable_bandwidth: 0", 11, "nodes[1].devices[1].achievable_bandwidth", "above 0"),
+    ("speed: 0.25", "launch_overhead: 5", 11, "nodes[1].devices[1].launch_overhead", "needs its unit"),
+    ("speed: 0.25", "peak_flops: {fp31: 1TFLOP/s}", 11, "nodes[1].devices[1].peak_flops", "did you mean 'fp32'"),
+    ("speed: 0.25", "peak_flops: 19.5", 11, "nodes[1].devices[1].peak_flops", "needs its unit"),
     ("used_by_others", "used_by_other", 10, "nodes[1].devices[0].used_by_other", "used_by_others"),
     ("memory: 64GB", "memory: 64", 11, "nodes[1].devices[1].memory", "'64GB' or '64GiB'"),
     ("memory: 64GB", "memory: '64'", 11, "nodes[1].devices[1].memory", "'64GB' or '64GiB'"),

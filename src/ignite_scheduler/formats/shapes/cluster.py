@@ -12,14 +12,15 @@ from ignite_scheduler.formats.shapes.fields import (
     DeviceName,
     Dtype,
     Duration,
-    Flops,
     KindName,
     Memory,
     NodeName,
+    Peaks,
     Positive,
     Power,
     Price,
     Shape,
+    Share,
     Text,
     Version,
 )
@@ -54,8 +55,11 @@ class DeviceShape(Shape):
     dtypes: Annotated[list[Dtype], Field(min_length=1)] | None = None
     price: Price | None = None
     power: PowerShape | None = None
-    peak_flops: Flops | None = None
+    peak_flops: Peaks | None = None
     memory_bandwidth: Bandwidth | None = None
+    achievable_flops: Share | None = None
+    achievable_bandwidth: Share | None = None
+    launch_overhead: Duration | None = None
 
 
 class NodeShape(Shape):

@@ -114,18 +114,23 @@ Bandwidth = Annotated[float, _quantity(units.parse_bandwidth, "25GB/s", "10Gbit/
 Duration = Annotated[float, _quantity(units.parse_duration, "0.2ms", "90s", "2h")]
 Price = Annotated[float, _quantity(units.parse_price, "2.5/h")]
 Power = Annotated[float, _quantity(units.parse_power, "250W")]
-Flops = Annotated[float, _quantity(units.parse_flops, "19.5TFLOP/s")]
+_FLOPS: Final = _quantity(units.parse_flops, "19.5TFLOP/s")
+Flops = Annotated[float, _FLOPS]
 
 
-def number(value: object, *, above: float | None = None, least: float | None = None) -> float:
+def number(
+    value: object, *, above: float | None = None, least: float | None = None, most: float | None = None
+) -> float:
     """A finite number within limits; ValueError otherwise."""
     limit = f" above {above:g}" if above is not None else f" of at least {least:g}" if least is not None else ""
+    limit += f" and at most {most:g}" if most is not None else ""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"expected a number{limit}, found {_found(value)}")
     _check_size(value, MAX_NUMBER_BITS)
     if not math.isfinite(value):
         raise ValueError(f"expected a finite number{limit}, found {value}")
-    if (above is not None and value <= above) or (least is not None and value < least):
+    too_small = (above is not None and value <= above) or (least is not None and value < least)
+    if too_small or (most is not None and value > most):
         raise ValueError(f"expected a number{limit}, found {value!r}")
     _check_magnitude(value, value, divides=above is not None)
     return float(value)
@@ -162,6 +167,9 @@ Version = Annotated[int, Checked(_version, {"type": "integer", "const": 1})]
 Number = Annotated[float, Checked(number, {"type": "number"})]
 NotNegative = Annotated[float, Checked(partial(number, least=0), {"type": "number", "minimum": 0})]
 Positive = Annotated[float, Checked(partial(number, above=0), {"type": "number", "exclusiveMinimum": 0})]
+Share = Annotated[
+    float, Checked(partial(number, above=0, most=1), {"type": "number", "exclusiveMinimum": 0, "maximum": 1})
+]
 Integer = Annotated[int, Checked(whole, {"type": "integer"})]
 Count = Annotated[int, Checked(partial(whole, least=0), {"type": "integer", "minimum": 0})]
 CountFromOne = Annotated[int, Checked(partial(whole, least=1), {"type": "integer", "minimum": 1})]
@@ -247,4 +255,23 @@ def word(*known: str, noun: str) -> Checked:
     return Checked(check, {"enum": list(known)})
 
 
-Dtype = Annotated[str, word("fp32", "fp16", "bf16", "fp8", noun="dtype")]
+_DTYPE: Final = word("fp32", "fp16", "bf16", "fp8", noun="dtype")
+Dtype = Annotated[str, _DTYPE]
+
+
+def _peaks(value: object) -> float | dict[str, float]:
+    if not isinstance(value, dict):
+        return float(_FLOPS.check(value))
+    if not value:
+        raise ValueError("expected a computing rate for each dtype, found none")
+    return {str(_DTYPE.check(dtype)): float(_FLOPS.check(rate)) for dtype, rate in value.items()}
+
+
+Peaks = Annotated[
+    Any,
+    Checked(
+        _peaks,
+        {"anyOf": [_FLOPS.schema, {"type": "object", "minProperties": 1, "additionalProperties": _FLOPS.schema}]},
+    ),
+]
+"""FLOP/s for each dtype, or one figure for all that a device has."""
