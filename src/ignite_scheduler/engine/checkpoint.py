@@ -111,6 +111,7 @@ def load(checkpoint: Path, rule: Rule) -> int:
     All ranks call it together.
     """
     step = saved_steps(checkpoint)
+    rule.collect()  # torch makes the optimizer's state only where no parameter has a gradient
     state = _state(rule)
     try:
         state_dict_loader.load(state, storage_reader=_SafeReader(checkpoint), planner=_SafePlanner())
@@ -124,6 +125,7 @@ def load(checkpoint: Path, rule: Rule) -> int:
         set_optimizer_state_dict(rule.state, rule.optimizer, state["optimizer"], options=_OPTIONS)
     rule.pull()
     rule.pull_buffers()
+    rule.clear()
     return step
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -70,11 +71,14 @@ class Samples:
         Random numbers that a data set draws (to distort an image, say) start from ``key`` and the sample's place in the
         batch: ranks that read inputs and targets apart see the same samples, and a resumed run sees them again.
         """
-        return self.begin(indices, key).finish()
+        reading = self.begin(indices, key, (len(indices),))
+        return reading.inputs(0), reading.targets(0)
 
-    def begin(self, indices: Tensor, key: str) -> Reading:
-        """The same batch, to be read bit by bit."""
-        return Reading(self, indices, key)
+    def begin(
+        self, indices: Tensor, key: str, microbatches: Sequence[int], *, inputs: bool = True, targets: bool = True
+    ) -> Reading:
+        """The same batch, to be read microbatch by microbatch; ``inputs`` and ``targets`` say what is wanted of it."""
+        return Reading(self, indices, key, microbatches, inputs=inputs, targets=targets)
 
     def item(self, index: int, key: str) -> tuple[Any, Any]:
         """One sample."""
@@ -87,12 +91,16 @@ class Samples:
             )
         return item[0], item[1]
 
-    def stack(self, items: list[tuple[Any, Any]]) -> tuple[tuple[Tensor, ...], Tensor]:
-        """Samples as one batch."""
-        inputs, targets = (self._stack([item[part] for item in items]) for part in (0, 1))
+    def stack_inputs(self, items: list[Any]) -> tuple[Tensor, ...]:
+        """Samples' inputs as tensors with a first dimension over the samples."""
+        return self._stack(items)
+
+    def stack_targets(self, items: list[Any]) -> Tensor:
+        """Samples' targets as one tensor."""
+        targets = self._stack(items)
         if len(targets) != 1:
             raise InputError(f"job {self._owner!r}: expected one target for each sample, found {len(targets)}")
-        return inputs, targets[0]
+        return targets[0]
 
     def _stack(self, items: list[Any]) -> tuple[Tensor, ...]:
         columns = zip(*items, strict=True) if isinstance(items[0], tuple | list) else [items]
@@ -106,29 +114,74 @@ class Samples:
 class Reading:
     """A batch that is being read: a bit whenever the device has nothing else to do, the rest when it is needed.
 
-    Where devices are played by waiting, the next step's samples are so read while this step's actions are still due,
-    as a loader beside a real device would. No thread is needed, and random numbers come in a fixed order.
+    Where devices are played by waiting, samples are so read while actions are still due, as a loader beside a real
+    device would. No thread is needed, and random numbers come in a fixed order. Inputs are held for one microbatch
+    ahead of need, no more: they are what a device's memory is charged for. Targets alone take little room.
     """
 
-    def __init__(self, samples: Samples, indices: Tensor, key: str) -> None:
+    def __init__(
+        self,
+        samples: Samples,
+        indices: Tensor,
+        key: str,
+        microbatches: Sequence[int],
+        *,
+        inputs: bool,
+        targets: bool,
+    ) -> None:
         self._samples, self._indices, self.key = samples, indices.tolist(), key
+        self._microbatches, self._wants_inputs, self._wants_targets = tuple(microbatches), inputs, targets
         self._items: list[tuple[Any, Any]] = []
+        self._inputs: dict[int, tuple[Tensor, ...]] = {}
+        self._targets: dict[int, Tensor] = {}
+        self._place = self._microbatch = 0
         self._longest = 0.0
+
+    @property
+    def complete(self) -> bool:
+        """Whether the last sample is read."""
+        return self._microbatch == len(self._microbatches)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether inputs lie ready that nobody has taken yet."""
+        return bool(self._inputs)
+
+    def inputs(self, k: int) -> tuple[Tensor, ...]:
+        """Inputs of microbatch ``k``, for one caller: they are forgotten here."""
+        self._read_through(k)
+        return self._inputs.pop(k)
+
+    def targets(self, k: int) -> Tensor:
+        """Targets of microbatch ``k``, for one caller."""
+        self._read_through(k)
+        return self._targets.pop(k)
 
     def advance(self, until: float) -> None:
         """Read on as long as the slowest sample so far would be read by ``until`` on the monotonic clock."""
         now = time.monotonic()
-        while len(self._items) < len(self._indices) and now + 2 * self._longest < until:
+        while not self.complete and not self._inputs and now + 2 * self._longest < until:
             self._read_one()
             began, now = now, time.monotonic()
             self._longest = max(self._longest, now - began)
 
-    def finish(self) -> tuple[tuple[Tensor, ...], Tensor]:
-        """Inputs and targets of the whole batch."""
-        while len(self._items) < len(self._indices):
+    def finish(self) -> None:
+        """Read all that is left."""
+        self._read_through(len(self._microbatches) - 1)
+
+    def _read_through(self, k: int) -> None:
+        while self._microbatch <= k:
             self._read_one()
-        return self._samples.stack(self._items)
 
     def _read_one(self) -> None:
-        place = len(self._items)
-        self._items.append(self._samples.item(self._indices[place], f"{self.key}/{place}"))
+        sample, target = self._samples.item(self._indices[self._place], f"{self.key}/{self._place}")
+        self._items.append((sample if self._wants_inputs else None, target if self._wants_targets else None))
+        self._place += 1
+        if len(self._items) < self._microbatches[self._microbatch]:
+            return
+        if self._wants_inputs:
+            self._inputs[self._microbatch] = self._samples.stack_inputs([item[0] for item in self._items])
+        if self._wants_targets:
+            self._targets[self._microbatch] = self._samples.stack_targets([item[1] for item in self._items])
+        self._items.clear()
+        self._microbatch += 1

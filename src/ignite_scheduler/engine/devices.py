@@ -17,18 +17,14 @@ time, marked as ready at the end: on a real device it is not the device's time t
 
 from __future__ import annotations
 
-import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import torch
 
 from ignite_scheduler.engine.specification import RankDevice
-from ignite_scheduler.errors import ExternalError
-from ignite_scheduler.units import format_memory
 
 
 class Span:
@@ -41,10 +37,6 @@ class Span:
     def __init__(self, start: float) -> None:
         self.start = self.end = start
         self.complete = False
-
-
-class DeviceMemoryError(ExternalError):
-    """A rank filled more than its device has."""
 
 
 class ComputeDevice(ABC):
@@ -166,34 +158,3 @@ def open_device(device: RankDevice) -> ComputeDevice:
     if device.held:
         return HeldDevice(device.speed)
     return PacedDevice(device.speed)
-
-
-class MemoryWatch:
-    """Compares the process's resident memory with what its device has, where the platform tells.
-
-    What the process holds when the watch begins (interpreter, libraries) is not charged.
-    """
-
-    def __init__(self, device: RankDevice) -> None:
-        self._device = device
-        self._baseline = resident_bytes()
-
-    def check(self, stage_index: int) -> None:
-        """Raise DeviceMemoryError if the rank holds more than its device has."""
-        limit = None if self._device.held else self._device.memory
-        resident = None if limit is None else resident_bytes()
-        if limit is None or resident is None or self._baseline is None or resident - self._baseline <= limit:
-            return
-        raise DeviceMemoryError(
-            f"stage {stage_index} holds {format_memory(resident - self._baseline)} on {self._device.id!r}, which has "
-            f"{format_memory(limit)}"
-        )
-
-
-def resident_bytes() -> int | None:
-    """Resident memory of this process, None where /proc does not tell."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except OSError:
-        return None
-    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -11,12 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from ignite_scheduler.engine.chain import StageModule, Tensors
-from ignite_scheduler.engine.devices import ComputeDevice, MemoryWatch
+from ignite_scheduler.engine.devices import ComputeDevice
+from ignite_scheduler.engine.entrance import Entrance, Roots, roots
+from ignite_scheduler.engine.memory import MemoryWatch
 from ignite_scheduler.engine.transport import Message, Transport
 from ignite_scheduler.errors import ScheduleError
 from ignite_scheduler.pipeline import Action, Interval, Schedule
@@ -25,17 +28,26 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 """(output, target) → sum over samples of each sample's loss."""
 
 
+class Samples(Protocol):
+    """What a rank reads of a step, microbatch by microbatch, each once."""
+
+    def inputs(self, k: int, /) -> Tensors:
+        """Inputs of microbatch ``k``."""
+
+    def targets(self, k: int, /) -> Tensor:
+        """Targets of microbatch ``k``."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """One step's samples, as far as this rank needs them: inputs on the first stage, targets on the last.
+    """One step's samples, where this rank needs them: inputs on the first stage, targets on the last.
 
     ``microbatches`` are their sizes, in order.
     """
 
     step: int
     microbatches: tuple[int, ...]
-    inputs: Tensors | None = None
-    targets: Tensor | None = None
+    samples: Samples | None = None
 
     @property
     def total(self) -> int:
@@ -45,10 +57,10 @@ class Batch:
 
 @dataclass(slots=True, kw_only=True)
 class _Kept:
-    """What the backward of one microbatch needs: leaves that get gradients, and what to start from."""
+    """What the backward of one microbatch needs: what to start from, and where gradients of the inputs arrive."""
 
-    inputs: Tensors
-    outputs: Tensors
+    entrance: Entrance
+    roots: Roots
 
 
 class Executor:
@@ -147,53 +159,62 @@ class Executor:
         index, _, k = action
         stage = self._stages[index]
         rows = _rows(batch.microbatches, k)
-        message = self._incoming(action, batch)
-        if message is None:
-            assert batch.inputs is not None
-            inputs = tuple(t[slice(*rows)] for t in batch.inputs)
-        else:
-            inputs = self._transport.receive(message)
+        targets = self._targets(batch, k) if index == self._last else None
+        entrance = Entrance(self._inputs(action, batch))
         samples = torch.arange(*rows, device=self._device.torch_device)
         with self._device.action() as span:
-            outputs = stage(inputs, seed=self._seed, step=batch.step, samples=samples)
-            if index == self._last:
-                outputs = (self._take_loss(outputs, batch, k, rows),)
+            outputs = stage(entrance.enter(), seed=self._seed, step=batch.step, samples=samples)
+            if targets is not None:
+                outputs = (self._take_loss(outputs, batch, k, targets),)
             self._device.computed(span)
+            if torch.is_grad_enabled():
+                kept: Roots = roots(outputs) if targets is None else [outputs[0]]
+                self._kept[index, k] = _Kept(entrance=entrance, roots=kept)
             if index < self._last:
                 *_, producer = stage.layers._modules
                 message = Message(index, index + 1, "F", k, batch.microbatches[k])
                 self._transport.send(message, outputs, producer=producer, ready=span.end)
-            self._transport.look_ahead()
+            del outputs  # what is sent lies in the message now
+            self._transport.look_ahead(len(self._kept))
             self._spare(span.end)
         self.intervals.append(Interval(action, self._row, span.start, span.end))
-        if torch.is_grad_enabled():
-            self._kept[index, k] = _Kept(inputs=inputs, outputs=outputs)
 
-    def _take_loss(self, outputs: Tensors, batch: Batch, k: int, rows: tuple[int, int]) -> Tensor:
-        assert batch.targets is not None
+    def _inputs(self, action: Action, batch: Batch) -> Tensors:
+        message = self._incoming(action, batch)
+        if message is not None:
+            return self._transport.receive(message)
+        assert batch.samples is not None
+        return batch.samples.inputs(action.microbatch_index)
+
+    def _targets(self, batch: Batch, k: int) -> Tensor:
+        """Targets of a microbatch, read before the device starts: that is none of its work."""
+        assert batch.samples is not None
+        return batch.samples.targets(k)
+
+    def _take_loss(self, outputs: Tensors, batch: Batch, k: int, targets: Tensor) -> Tensor:
         outputs = tuple(t.float() if t.is_floating_point() and t.element_size() < 4 else t for t in outputs)
         output = outputs[0] if len(outputs) == 1 else outputs
-        loss = self._loss(output, batch.targets[slice(*rows)]) / batch.total  # type: ignore[arg-type]
+        loss = self._loss(output, targets) / batch.total  # type: ignore[arg-type]
         self._losses[k] = loss.detach()
         return loss
 
     def _backward(self, action: Action, batch: Batch) -> None:
         index, _, k = action
         kept = self._kept.pop((index, k))
-        outputs = [t for t in kept.outputs if t.requires_grad]
         message = self._incoming(action, batch)
         gradients = None if message is None else self._transport.receive(message)
         with self._device.action() as span:
-            if outputs:
-                torch.autograd.backward(outputs, gradients)
-            wanted = [t for t in kept.inputs if t.requires_grad]
-            found = tuple(torch.zeros_like(t) if t.grad is None else t.grad for t in wanted)
+            if kept.roots:
+                torch.autograd.backward(kept.roots, gradients)
+            found = kept.entrance.gradients()
             self._device.computed(span)
+            del gradients
             if index > 0:
                 first = next(iter(self._stages[index].layers._modules))
                 message = Message(index, index - 1, "B", k, batch.microbatches[k])
                 self._transport.send(message, found, producer=first, ready=span.end)
-            self._transport.look_ahead()
+            del found
+            self._transport.look_ahead(len(self._kept))
             self._spare(span.end)
         self.intervals.append(Interval(action, self._row, span.start, span.end))
 

@@ -99,7 +99,7 @@ def _join(spec: GangSpec, rank: int, port: int, scope: str) -> object:
 
 def _explain(error: BaseException) -> Trouble:
     from ignite_scheduler.engine.chain import LayerError
-    from ignite_scheduler.engine.devices import DeviceMemoryError
+    from ignite_scheduler.engine.memory import DeviceMemoryError
     from ignite_scheduler.engine.transport import PeerLostError
     from ignite_scheduler.errors import ExternalError, IgniteError
 

@@ -62,6 +62,7 @@ def train(job: Job, steps: int, microbatches: tuple[int, ...] | None = None) -> 
                 part = loss(output, targets[start:end]) / len(indices)
                 torch.autograd.backward(part)
                 value += float(part.detach())
+            rule.collect()
             parameters = list(chain.parameters())
             norms.append(math.sqrt(squared_norm(parameters)))
             losses.append(value)

@@ -10,8 +10,9 @@ wrong types silently).
 
 *Packing* makes boundary tensors contiguous in both directions and sends a tuple as one message.
 
-*Receives are posted ahead*: while a stage computes, its next messages are already on their way. Sends are waited for
-at the start of the next step, when their receivers must long have had them.
+*Receives are posted ahead*: while a stage computes, its next messages are already on their way. Activations are taken
+ahead as far as the schedule lets the stage hold them, and one microbatch more; of gradients one. What waits for its
+receiver lies with the sender.
 
 *Gradients* flow back only for tensors that need one.
 """
@@ -25,6 +26,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -32,6 +34,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ignite_scheduler.engine.chain import Tensors, describe
+from ignite_scheduler.engine.deliveries import Deliveries, Delivery
 from ignite_scheduler.engine.links import Wire
 from ignite_scheduler.errors import ExternalError, InputError, InvariantError
 from ignite_scheduler.model import Link
@@ -39,8 +42,8 @@ from ignite_scheduler.pipeline import Transfer
 
 _HEADER: Final = struct.Struct("<ddqqI")
 _ALIGNMENT: Final = 64
-_AHEAD: Final = 2
-"""Receives posted ahead of need: one under way while another is being computed on."""
+_AHEAD: Final = 1
+"""Messages received ahead of what a stage holds: one is under way while another is being computed on."""
 
 
 class PeerLostError(ExternalError):
@@ -144,6 +147,8 @@ class Transport:
         Process groups for ``F`` and ``B`` messages; missing = the default group.
     scope
         Tells this pipeline's agreements in the store from others'.
+    in_flight
+        Most microbatches that the stages here hold at once: so far activations are received ahead.
     """
 
     def __init__(
@@ -158,6 +163,7 @@ class Transport:
         timeout: float,
         scope: str = "",
         directions: Mapping[str, dist.ProcessGroup] | None = None,
+        in_flight: int = 1,
     ) -> None:
         self._rank, self._rank_of, self._store, self._wires = rank, tuple(rank_of), store, dict(wires)
         self._device, self._wire, self._timeout, self._scope = device, wire, timedelta(seconds=timeout), scope
@@ -165,7 +171,8 @@ class Transport:
         self._layouts: dict[tuple[str, int, int], Layout] = {}
         self._gradients: dict[tuple[str, int, int], Layout] = {}
         self._local: dict[Message, Tensors] = {}
-        self._sends: list[tuple[Any, Tensor, Message]] = []
+        self._deliveries = Deliveries(threads=wire.type == "cpu")
+        self._in_flight = in_flight
         self._expected: list[Message] = []
         self._posted: dict[Message, _Posted] = {}
         self._next = 0
@@ -183,15 +190,14 @@ class Transport:
         self.look_ahead()
 
     def _flush(self) -> None:
-        for work, _, message in self._sends:
-            self._wait(work, message, self._rank_of[message.target])
-        self._sends.clear()
+        self._deliveries.flush()
         if self._posted or self._local:
             raise InvariantError(f"messages left over: {[*map(str, self._posted), *map(str, self._local)]}")
 
     def close(self) -> None:
         """Wait until the last messages are with their receivers."""
         self._flush()
+        self._deliveries.close()
 
     # -- sending --------------------------------------------------------------------------------------------------
 
@@ -218,7 +224,7 @@ class Transport:
             work = dist.isend(buffer, target, self._directions.get(message.kind), self._tag(message))
         except RuntimeError as error:
             raise self._lost(message, target, error) from error
-        self._sends.append((work, buffer, message))
+        self._deliveries.add(Delivery(partial(self._wait, work, message, target), buffer), target)
 
     def _book(self, message: Message, layout: Layout, ready: float) -> tuple[float, float]:
         entry = self._wires.get(self._rank_of[message.target])
@@ -292,9 +298,15 @@ class Transport:
             Transfer(message.source, message.target, message.kind, microbatch_index, start, arrival, wire)
         )
 
-    def look_ahead(self) -> None:
-        """Post the next receives, so that messages travel while this rank computes."""
-        for message in self._expected[self._next : self._next + _AHEAD]:
+    def look_ahead(self, held: int = 0) -> None:
+        """Post the next receives, so that messages travel while this rank computes; it has ``held`` in flight."""
+        room = {"F": self._in_flight + _AHEAD - held, "B": _AHEAD}
+        for message in self._expected[self._next :]:
+            if max(room.values()) <= 0:
+                return
+            if room[message.kind] <= 0:
+                continue
+            room[message.kind] -= 1
             if message not in self._posted and self._layout_key(message) in self._layouts:
                 layout = self._layout(message)
                 if layout.specs:

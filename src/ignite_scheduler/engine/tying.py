@@ -81,7 +81,7 @@ class TiedWeights:
                 parameter.grad = torch.zeros_like(parameter)
             gradient = parameter.grad.to(self._wire).contiguous()
             wait = self._exchange(shared, gradient) - time.monotonic()
-            parameter.grad = gradient.to(parameter.device)
+            parameter.grad.copy_(gradient)  # also where it is in place already: it tells that there is a gradient
             if wait > 0:
                 time.sleep(wait)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,18 +13,21 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ignite_scheduler import zoo
-from ignite_scheduler.engine.chain import build_chain, cut, element_type, tied_parameters
+from ignite_scheduler.engine.chain import StageModule, build_chain, cut, element_type, tied_parameters
 from ignite_scheduler.engine.data import Reading, SampleOrder, Samples, num_steps
-from ignite_scheduler.engine.devices import MemoryWatch, open_device
+from ignite_scheduler.engine.devices import open_device
 from ignite_scheduler.engine.executor import Batch, Executor
 from ignite_scheduler.engine.links import open_wires
+from ignite_scheduler.engine.memory import MemoryMeter, MemoryWatch
 from ignite_scheduler.engine.optimization import clip, learning_rate, squared_norm
 from ignite_scheduler.engine.rule import Rule
 from ignite_scheduler.engine.specification import WIRES, GangSpec
 from ignite_scheduler.engine.transport import Transport
 from ignite_scheduler.engine.tying import TiedWeights
+from ignite_scheduler.engine.unfilled import unfilled_weights
 from ignite_scheduler.errors import ExternalError, InputError
-from ignite_scheduler.pipeline import Schedule, make_schedule
+from ignite_scheduler.model import Job
+from ignite_scheduler.pipeline import Schedule, in_flight, make_schedule
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,7 +69,6 @@ class Worker:
     def __init__(
         self, spec: GangSpec, rank: int, store: Any, *, group: dist.ProcessGroup | None = None, scope: str = ""
     ) -> None:
-        memory = MemoryWatch(spec.devices[rank])
         job, plan = spec.job, spec.plan
         self.job, self.plan, self.rank, self.group = job, plan, rank, group
         self._dtype = element_type(plan.precision)
@@ -76,21 +79,21 @@ class Worker:
         rank_of = [self.schedule.row_of(stage.index) for stage in plan.stages]
         names = [stage.layers for stage in plan.stages]
 
-        chain = build_chain(job.model, seed=job.seed, dtype=self._dtype)
-        tied = tied_parameters(chain)
-        stages = {stage.index: stage for stage in cut(chain, names) if rank_of[stage.index] == rank}
-        own = OrderedDict(child for stage in stages.values() for child in stage.layers.named_children())
-        self.layers = nn.Sequential(own).to(self._place)
-        self.parameters = list(self.layers.parameters())
-        self._tied = TiedWeights(tied, names, rank_of, self.layers, rank, spec.links, self._wire)
-        self.rule = Rule(self.layers, job.optimizer)
-
         self._data = Samples(job.data, dtype=self._dtype, device=self._place, owner=job.name)
         self._order = SampleOrder(num_samples=len(self._data), batch=job.batch.total, seed=job.seed)
         self._held: Samples | None = None
         if job.evaluate is not None:
             self._held = Samples(job.evaluate.data, dtype=self._dtype, device=self._place, owner=job.name)
         self.total = num_steps(job, len(self._data))
+
+        self.memory = MemoryMeter(self._place)  # what is here by now is what an idle rank holds
+        own = [index for index, at in enumerate(rank_of) if at == rank]
+        stages, tied = _build(job, names, own, self._dtype, self._place)
+        self.layers = nn.Sequential(OrderedDict(c for s in stages.values() for c in s.layers.named_children()))
+        self.parameters = list(self.layers.parameters())
+        self._tied = TiedWeights(tied, names, rank_of, self.layers, rank, spec.links, self._wire)
+        self.rule = Rule(self.layers, job.optimizer)
+
         self.transport = Transport(
             rank=rank,
             rank_of=rank_of,
@@ -101,6 +104,7 @@ class Worker:
             timeout=spec.timeout,
             scope=scope,
             directions=_directions(spec),
+            in_flight=max(in_flight(self.schedule)[stage] for stage in own),
         )
         self.executor = Executor(
             schedule=self.schedule,
@@ -110,10 +114,10 @@ class Worker:
             device=self.device,
             loss=zoo.loss(job.loss),
             seed=job.seed,
-            memory=memory,
+            memory=MemoryWatch(spec.devices[rank], self.memory),
             spare=self._read_ahead,
         )
-        self._next: Reading | None = None
+        self._readings: tuple[Reading, ...] = ()
 
     def accumulate(self, step: int) -> float:
         """Run the actions of one step: parameters' ``grad`` hold the gradient of the batch's mean loss.
@@ -123,11 +127,15 @@ class Worker:
         float
             The mean loss on the rank of the last stage; 0 elsewhere.
         """
-        batch = self._batch(self._order.indices(step), self.plan.microbatches, step, self._data)
-        if step + 1 < self.total and self._reads:
-            self._next = self._data.begin(self._order.indices(step + 1), self._key(step + 1))
+        reading = next((each for each in self._readings if each.key == self._key(step)), None) or self._begin(step)
+        following = self._begin(step + 1) if step + 1 < self.total else None
+        self._readings = tuple(each for each in (reading, following) if each is not None)
+        if reading is not None and not self.executor.holds_first:
+            reading.finish()  # while the first activations are on their way
+        batch = Batch(step=step, microbatches=self.plan.microbatches, samples=reading)
         loss = self.executor.train(batch)
         self._tied.reduce()
+        self.rule.collect()
         return loss
 
     def post_sum(self, loss: float, *more: float) -> Sum:
@@ -154,36 +162,50 @@ class Worker:
         for number, first in enumerate(range(0, len(self._held), size)):
             indices = torch.arange(first, min(first + size, len(self._held)))
             full, rest = divmod(len(indices), largest)
-            batch = self._batch(indices, (largest,) * full + ((rest,) if rest else ()), number, self._held)
-            total += self.executor.evaluate(batch) * len(indices)
+            sizes = (largest,) * full + ((rest,) if rest else ())
+            reading = self._reading(self._held, indices, number, sizes)
+            total += self.executor.evaluate(Batch(step=number, microbatches=sizes, samples=reading)) * len(indices)
         summed = torch.tensor(total, dtype=torch.float64, device=self._wire)
         dist.all_reduce(summed, group=self.group)
         return summed.item() / len(self._held)
 
-    @property
-    def _reads(self) -> bool:
-        return self.executor.holds_first or self.executor.holds_last
-
     def _key(self, step: int) -> str:
         return f"{self.job.seed}/{step}"
 
-    def _read_ahead(self, until: float) -> None:
-        if self._next is not None:
-            self._next.advance(until)
+    def _begin(self, step: int) -> Reading | None:
+        return self._reading(self._data, self._order.indices(step), step, self.plan.microbatches)
 
-    def _batch(self, indices: Tensor, microbatches: tuple[int, ...], step: int, data: Samples) -> Batch:
-        if not self._reads:
-            return Batch(step=step, microbatches=microbatches)
-        if data is self._data and self._next is not None and self._next.key == self._key(step):
-            (inputs, targets), self._next = self._next.finish(), None
-        else:
-            inputs, targets = data.read(indices, self._key(step))
-        return Batch(
-            step=step,
-            microbatches=microbatches,
-            inputs=inputs if self.executor.holds_first else None,
-            targets=targets if self.executor.holds_last else None,
-        )
+    def _reading(self, data: Samples, indices: Tensor, number: int, sizes: tuple[int, ...]) -> Reading | None:
+        """What this rank reads of a batch; None where it reads nothing."""
+        first, last = self.executor.holds_first, self.executor.holds_last
+        if not first and not last:
+            return None
+        return data.begin(indices, self._key(number), sizes, inputs=first, targets=last)
+
+    def _read_ahead(self, until: float) -> None:
+        for reading in self._readings:
+            reading.advance(until)
+            if reading.waiting or not reading.complete:
+                return
+
+
+def _build(
+    job: Job, names: Sequence[Sequence[str]], own: Sequence[int], dtype: torch.dtype, place: torch.device
+) -> tuple[dict[int, StageModule], tuple[tuple[str, ...], ...]]:
+    """This rank's stages by index, and the model's tied parameters. Weights of other stages never fill memory."""
+    with unfilled_weights() as weights:
+        chain = build_chain(job.model, seed=job.seed)
+    tied = tied_parameters(chain)
+    stages = {stage.index: stage for stage in cut(chain, names) if stage.index in own}
+    weights.fill_all_but(_state(chain), kept=[tensor for stage in stages.values() for tensor in _state(stage.layers)])
+    for stage in stages.values():
+        stage.layers.to(device=place, dtype=dtype)
+    return stages, tied
+
+
+def _state(module: nn.Module) -> list[Tensor]:
+    """Parameters and buffers."""
+    return [*module.parameters(), *module.buffers()]
 
 
 def _directions(spec: GangSpec) -> dict[str, dist.ProcessGroup]:

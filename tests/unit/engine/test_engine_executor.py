@@ -32,6 +32,19 @@ def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return ((output - target) ** 2).sum()
 
 
+class Pieces:
+    """The data by microbatch."""
+
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        self._inputs, self._targets = (tensor.split(sizes) for tensor in data(sum(sizes)))
+
+    def inputs(self, k: int) -> tuple[torch.Tensor]:
+        return (self._inputs[k],)
+
+    def targets(self, k: int) -> torch.Tensor:
+        return self._targets[k]
+
+
 def execute(schedule: Schedule, model: nn.Sequential, split: list[list[str]], sizes: tuple[int, ...]) -> float:
     """Run the single row of ``schedule`` in this process."""
     stages = {stage.index: stage for stage in cut(model, split)}
@@ -46,8 +59,7 @@ def execute(schedule: Schedule, model: nn.Sequential, split: list[list[str]], si
         timeout=1.0,
     )
     executor = Executor(schedule=schedule, row=0, stages=stages, transport=transport, device=device, loss=loss, seed=0)
-    inputs, targets = data(sum(sizes))
-    value = executor.train(Batch(step=0, microbatches=sizes, inputs=(inputs,), targets=targets))
+    value = executor.train(Batch(step=0, microbatches=sizes, samples=Pieces(sizes)))
     transport.close()
     return value
 

@@ -17,7 +17,7 @@ from ignite_scheduler import zoo
 from ignite_scheduler.engine import devices
 from ignite_scheduler.engine.chain import DTYPES
 from ignite_scheduler.engine.data import SampleOrder, Samples, num_steps
-from ignite_scheduler.engine.devices import CpuDevice, DeviceMemoryError, MemoryWatch, PacedDevice, open_device
+from ignite_scheduler.engine.devices import CpuDevice, PacedDevice, open_device
 from ignite_scheduler.engine.links import OwnWire, SharedWire, open_wires
 from ignite_scheduler.engine.optimization import clip, learning_rate, make_optimizer, squared_norm
 from ignite_scheduler.engine.run_directory import MeasuredStep, Metrics, write_timeline
@@ -239,17 +239,6 @@ def test_a_device_of_full_speed_is_not_paced(clock: Clock) -> None:
 def test_speeds_that_a_core_cannot_play_are_refused(speed: float) -> None:
     with pytest.raises(InputError, match="above 0 and at most 1 core"):
         RankDevice(id="a", speed=speed)
-
-
-def test_memory_is_watched_from_a_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "resident_bytes", lambda: 1_000_000)
-    watch = MemoryWatch(RankDevice(id="a", memory=500_000))
-    monkeypatch.setattr(devices, "resident_bytes", lambda: 1_500_000)
-    watch.check(0)
-    monkeypatch.setattr(devices, "resident_bytes", lambda: 1_500_001)
-    with pytest.raises(DeviceMemoryError, match="stage 3 holds 500kB on 'a', which has 500kB"):
-        watch.check(3)
-    MemoryWatch(RankDevice(id="a")).check(0)
 
 
 # -- messages -------------------------------------------------------------------------------------------------------
