@@ -19,6 +19,8 @@ from ignite_scheduler.profiler.request import Measured, Progress, Request
 
 DEFAULT_SAMPLES: Final = (1, 2, 4, 8, 16, 32)
 """Sizes of microbatch that are measured where nothing else is said; times between them are interpolated."""
+META: Final = "meta"
+"""The device on which a model is sized only: nothing is computed, nothing is in memory."""
 DEFAULT_REPEATS: Final = 20
 DEFAULT_TIME_LIMIT: Final = 40.0
 _PRECISIONS: Final = ("fp32", "fp16", "bf16")
@@ -50,7 +52,7 @@ def measure(
     progress
         Called now and then with a :class:`~ignite_scheduler.profiler.request.Progress`.
     device
-        ``cpu``, ``cuda`` or ``cuda:N``.
+        ``cpu``, ``cuda`` or ``cuda:N``; ``meta``: only size the model, in this process, with no times.
     kind
         Kind of device under which the times stand, also the profile's reference; None = ``cpu`` or the GPU's name.
 
@@ -66,15 +68,16 @@ def measure(
     Times leave out what each action costs beside its layers: that is the profile's ``action_overhead``.
     """
     request = _request(source, samples, repeats, time_limit, device)
-    measured = _in_fresh_process(request, progress or (lambda _: None))
     name = source.name if isinstance(source, Job) else (source.zoo or str(source.module).rpartition(":")[0])
-    return profile_of(
-        measured,
-        request,
-        name=name,
-        kind=kind or _kind(measured, device),
-        date=datetime.now(UTC).isoformat("T", "seconds"),
-    )
+    date = datetime.now(UTC).isoformat("T", "seconds")
+    if device == META:
+        if kind is not None:
+            raise InputError(f"a model that is only sized has no times, of no kind of device: leave {kind!r} away")
+        from ignite_scheduler.profiler.meta import size
+
+        return size(request, name=name, date=date)
+    measured = _in_fresh_process(request, progress or (lambda _: None))
+    return profile_of(measured, request, name=name, kind=kind or _kind(measured, device), date=date)
 
 
 def _kind(measured: Measured, device: str) -> str:

@@ -1,0 +1,170 @@
+"""Sizes of a model without its data: parameters, outputs, kept activations and FLOPs of models too large to run here.
+
+Theory of operation. The model is built on PyTorch's meta device and run, forward and backward, on *fake tensors*: they
+have a shape, a type and a device but no memory, and every operation answers with the shape of its result. Autograd
+works on them as on real ones and saves the same tensors, and since they claim to lie on a CPU the same kernels are
+chosen as there (plain meta tensors take other paths: attention, for one, would keep its scores). So the counting is
+that of a measured profile, :func:`ignite_scheduler.profiler.sizes.layer_sizes`, and for a model that fits both give
+the same numbers.
+
+What cannot be had this way is time: such a profile has none, and a plan times it by the roofline of each device.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
+
+from ignite_scheduler import zoo
+from ignite_scheduler.engine.chain import DTYPES, StageModule, Tensors
+from ignite_scheduler.errors import IgniteError, InputError
+from ignite_scheduler.model import MODEL_INPUT, Layer, LayerInput, Profile
+from ignite_scheduler.profiler.assembly import reference_document
+from ignite_scheduler.profiler.passes import Bench
+from ignite_scheduler.profiler.request import Request, Sizes
+from ignite_scheduler.profiler.sizes import layer_sizes
+from ignite_scheduler.zoo.chain import Values, apply_layer, fingerprint, layers, shapes, tied_layers
+from ignite_scheduler.zoo.check import take
+from ignite_scheduler.zoo.dropout import drawing
+from ignite_scheduler.zoo.resolve import describe
+
+_DTYPES: Final = DTYPES | {"fp16": torch.float16}
+
+
+def size(request: Request, *, name: str, date: str) -> Profile:
+    """The profile of a model that is never in memory: all sizes, no times.
+
+    Parameters
+    ----------
+    request
+        What to size; its repeats, time limit and device play no part. Figures are for one sample of its largest
+        microbatch.
+    name
+        The profile's name.
+    date
+        When it is sized, for its provenance.
+
+    Raises
+    ------
+    InputError
+        The model cannot be built without its weights or run without values, or does not fit its data or its loss.
+    """
+    chain = _outline(request)
+    inputs, targets = take(zoo.dataset(request.data), [0])
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        _become_fake(chain)
+        sizes = _sized(request, _bench(request, chain.train(), inputs, targets))
+    return Profile(
+        name=name,
+        precision=request.precision,
+        reference=None,
+        layers=_as_layers(chain, sizes),
+        tied=tied_layers(chain),
+        provenance={
+            "sized": date,
+            "model": reference_document(request.model),
+            "data": reference_document(request.data),
+            "loss": request.loss,
+            "sample": shapes(inputs),
+            "samples": max(request.samples),
+            "structure": fingerprint(chain),
+            "method": "fake tensors on a CPU, nothing computed; no times",
+            "torch": str(torch.__version__),
+            "flops": "matrix products, convolutions and attention (in full, causal or not) only",
+        },
+    )
+
+
+class _FakeStage(StageModule):
+    """A stage that seeds no random numbers: fake tensors have no values to start a generator from."""
+
+    def __call__(self, inputs: Tensors, *, seed: int, step: int, samples: Tensor) -> Tensors:
+        values: Values = inputs[0] if len(inputs) == 1 else inputs
+        with drawing(seed, step, samples):
+            for name, layer in layers(self.layers):
+                values = apply_layer(name, layer, values)
+        return (values,) if isinstance(values, Tensor) else values
+
+
+def _outline(request: Request) -> nn.Sequential:
+    """The model on the meta device, where weights have shapes only."""
+    try:
+        with torch.device("meta"):
+            return zoo.build(request.model, seed=request.seed).to(_DTYPES[request.precision])
+    except InputError as error:
+        raise InputError(
+            f"{error} (a model is sized without its weights: a builder that looks at their values cannot be)"
+        ) from error
+
+
+def _become_fake(chain: nn.Sequential) -> None:
+    """Put fake tensors on the CPU in place of those on the meta device; what was one tensor stays one."""
+    fakes: dict[Tensor, Tensor] = {}
+    for module in chain.modules():
+        holders: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
+        for held in holders:
+            for name, tensor in held.items():
+                if tensor is not None:
+                    held[name] = fakes.setdefault(tensor, _fake_like(tensor))
+
+
+def _fake_like(tensor: Tensor) -> Tensor:
+    fake = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
+    return nn.Parameter(fake, requires_grad=tensor.requires_grad) if isinstance(tensor, nn.Parameter) else fake
+
+
+def _bench(request: Request, chain: nn.Sequential, inputs: Values, targets: Tensor) -> Bench:
+    """The chain, and its largest microbatch in the shape of one sample."""
+    count, dtype = max(request.samples), _DTYPES[request.precision]
+
+    def batch(sample: Tensor) -> Tensor:
+        return torch.empty((count, *sample.shape[1:]), dtype=dtype if sample.is_floating_point() else sample.dtype)
+
+    parts = (inputs,) if isinstance(inputs, Tensor) else inputs
+    return Bench(
+        stages=tuple(
+            _FakeStage(index=index, layers=nn.Sequential(OrderedDict([(name, module)])))
+            for index, (name, module) in enumerate(layers(chain))
+        ),
+        whole=_FakeStage(index=0, layers=chain),
+        loss=zoo.loss(request.loss),
+        batches={count: (tuple(batch(part) for part in parts), batch(targets))},
+        device=torch.device("cpu"),
+        seed=request.seed,
+    )
+
+
+def _sized(request: Request, bench: Bench) -> tuple[Sizes, ...]:
+    try:
+        return layer_sizes(bench)
+    except IgniteError as error:
+        if isinstance(error.__cause__, DataDependentOutputException | DynamicOutputShapeException):
+            raise InputError(
+                f"{error}; what depends on the values of tensors cannot be sized without them, only measured"
+            ) from error
+        raise
+    except Exception as error:  # a user's loss or backward may raise anything
+        raise InputError(
+            f"{describe(request.model)} with loss {request.loss!r} fails: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _as_layers(chain: nn.Sequential, sizes: tuple[Sizes, ...]) -> tuple[Layer, ...]:
+    names = [name for name, _ in layers(chain)]
+    return tuple(
+        Layer(
+            name=name,
+            parameter_bytes=of_layer.parameter_bytes,
+            output_bytes=of_layer.output_bytes,
+            activation_bytes=of_layer.activation_bytes,
+            forward_flops=of_layer.forward_flops,
+            backward_flops=of_layer.backward_flops,
+            times={},
+            inputs=(LayerInput(source=before),),
+        )
+        for name, before, of_layer in zip(names, (MODEL_INPUT, *names), sizes, strict=False)
+    )
