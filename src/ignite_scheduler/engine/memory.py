@@ -34,7 +34,10 @@ class DeviceMemoryError(ExternalError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryUse:
-    """Bytes of one rank: those of the idle process, and the most beyond them; None where the platform does not tell."""
+    """Bytes of one rank: of the idle process, and the most so far, the idle ones included.
+
+    None where the platform does not tell.
+    """
 
     idle: int | None
     peak: int | None
@@ -69,12 +72,12 @@ class MemoryMeter:
 
     @property
     def use(self) -> MemoryUse:
-        """Idle bytes and the peak beyond them."""
+        """What an idle rank holds and what this one has held at most."""
         if self._idle is None:
             return MemoryUse(idle=None, peak=None)
         self.look()
         top = torch.cuda.max_memory_allocated(self._device) if self._device.type == "cuda" else self._peak
-        return MemoryUse(idle=self._idle, peak=top - self._idle)
+        return MemoryUse(idle=self._idle, peak=max(top, self._idle))
 
 
 class MemoryWatch:

@@ -7,11 +7,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ignite_scheduler.formats.run_files import METRICS_FILE, TIMELINE_FILE
+from ignite_scheduler.formats.run_files import MEMORY_FILE, METRICS_FILE, TIMELINE_FILE
 from ignite_scheduler.formats.timeline import StepTimes, measured_document
+from ignite_scheduler.model import Plan
 from ignite_scheduler.pipeline import Interval, Schedule, Transfer
+
+if TYPE_CHECKING:
+    from ignite_scheduler.engine.memory import MemoryUse
 
 
 class Metrics:
@@ -74,6 +78,28 @@ def write_timeline(
     writing = directory / f".{TIMELINE_FILE}"
     writing.write_text(json.dumps(measured_document(schedule, steps, description)) + "\n")
     writing.replace(directory / TIMELINE_FILE)
+
+
+def write_memory(directory: Path, plan: Plan, rank_of: Sequence[int], uses: Sequence[MemoryUse]) -> None:
+    """Write ``memory.json``: for each stage what its rank held at most, beside what was planned.
+
+    ``idle_bytes`` are those of the rank before it made its layers, ``peak_bytes`` the most that it held, the idle ones
+    included; ``planned_bytes`` are to be held against the difference. Null where the platform does not tell.
+    """
+    entries = [
+        {
+            "stage": stage.index,
+            "device": stage.devices[0].device,
+            "rank": rank_of[stage.index],
+            "idle_bytes": uses[rank_of[stage.index]].idle,
+            "peak_bytes": uses[rank_of[stage.index]].peak,
+            "planned_bytes": stage.devices[0].memory,
+        }
+        for stage in plan.stages
+    ]
+    writing = directory / f".{MEMORY_FILE}"
+    writing.write_text(json.dumps(entries, indent=1) + "\n")
+    writing.replace(directory / MEMORY_FILE)
 
 
 def _step_times(parts: Sequence[MeasuredStep]) -> StepTimes:

@@ -15,7 +15,7 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ import torch.distributed as dist
 from ignite_scheduler.engine import checkpoint
 from ignite_scheduler.engine.devices import open_device
 from ignite_scheduler.engine.reports import Finished, Progressed, Report, Saved, Started, Stopped
-from ignite_scheduler.engine.run_directory import MeasuredStep, Metrics, write_timeline
+from ignite_scheduler.engine.run_directory import MeasuredStep, Metrics, write_memory, write_timeline
 from ignite_scheduler.engine.saved import FOLDER
 from ignite_scheduler.engine.specification import GangSpec
 from ignite_scheduler.engine.worker import Sum, Worker
@@ -91,7 +91,7 @@ class Trainer:
         asked = self._loop()
         if (asked is None or asked.save) and self._saved < self._done:
             self._save()
-        self._write_timeline()
+        self._write_measurements()
         worker.transport.close()
         if self._metrics is not None:
             self._metrics.close()
@@ -140,6 +140,7 @@ class Trainer:
             )
         )
         evaluation = self._spec.job.evaluate
+        worker.memory.look()
         held = worker.evaluate() if evaluation is not None and (step + 1) % evaluation.every == 0 else None
         return _Taken(step=step, seconds=ended - began, total=total, held_loss=held)
 
@@ -193,17 +194,20 @@ class Trainer:
         saved = checkpoint.save(folder, self._worker.rule, step=self._done, keep=keep, facts=facts)
         self._saved = self._done
         self._tell(Saved(done=self._done, directory=str(saved), seconds=time.monotonic() - began))
-        self._write_timeline()
+        self._write_measurements()
 
-    def _write_timeline(self) -> None:
-        recent = list(self._recent)
-        gathered: list[Sequence[MeasuredStep]] | None = [()] * dist.get_world_size() if self._rank == 0 else None
-        dist.gather_object(recent, gathered, dst=0)
+    def _write_measurements(self) -> None:
+        own = list(self._recent), self._worker.memory.use
+        gathered: list[Any] | None = [None] * dist.get_world_size() if self._rank == 0 else None
+        dist.gather_object(own, gathered, dst=0)
         if gathered is None:
             return
+        directory, schedule = self._spec.directory, self._worker.schedule
         devices = [{"id": device.id, "description": open_device(device).description} for device in self._spec.devices]
         facts = {"job": self._spec.job.name, "devices": devices, "links_emulated": bool(self._spec.links)}
-        write_timeline(self._spec.directory, self._worker.schedule, gathered, facts)
+        write_timeline(directory, schedule, [recent for recent, _ in gathered], facts)
+        rank_of = [schedule.row_of(stage.index) for stage in self._spec.plan.stages]
+        write_memory(directory, self._spec.plan, rank_of, [use for _, use in gathered])
 
     def _process_ids(self) -> tuple[int, ...]:
         ids: list[Any] = [None] * dist.get_world_size()
