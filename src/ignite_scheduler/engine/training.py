@@ -147,7 +147,7 @@ class Trainer:
     def _busy(self, worker: Worker) -> list[float]:
         """Seconds of computing by rank, only this rank's own: the sum over the ranks has them all."""
         busy = [0.0] * len(self._spec.devices)
-        busy[self._rank] = sum(interval.end - interval.start for interval in worker.executor.intervals)
+        busy[self._rank] = sum(float(i.end - i.start) for i in worker.executor.intervals)
         return busy
 
     def _read(self, taken: _Taken | None) -> _Asked | None:
