@@ -21,14 +21,16 @@ VERBS: Final = {
     "compare": "Put two plans side by side.",
     "simulate": "Play a workload under several policies.",
     "run": "Plan, schedule and train jobs now, in the foreground.",
+    "calibrate": "Learn from finished runs: constants, ranges, slow devices.",
     "trace": "Merge a run's planned and measured steps into one Chrome trace.",
     "import": "Bring a public profile into our format.",
+    "export": "Write a profile in another planner's format.",
     "schema": "Print the JSON schema of a document.",
     "demo": "Train several models over unlike emulated devices and leave a report.",
 }
 """Verb → its line in ``ignite --help`` (kept here so that the overview imports no verb)."""
 
-_MODULES: Final = {"import": "imports"}
+_MODULES: Final = {"import": "imports", "export": "exports"}
 
 EPILOG: Final = """\b
 First steps:

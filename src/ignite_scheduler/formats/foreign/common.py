@@ -13,7 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
-from ignite_scheduler.errors import DocumentError, InputError
+from ignite_scheduler.errors import DocumentError
 from ignite_scheduler.formats.profile import PROFILE_SCHEMA, parse_profile
 from ignite_scheduler.formats.source import Source
 from ignite_scheduler.model import Profile
@@ -208,23 +208,3 @@ def unique_names(names: Sequence[str], ids: Sequence[object]) -> list[str]:
     if len(set(names)) == len(names) and "input" not in names:
         return list(names)
     return [f"{own} {name}".strip() for own, name in zip(ids, names, strict=True)]
-
-
-def measured_kind(profile: Profile, kind: str | None) -> str:
-    """The kind of device whose times are exported: the one asked for, the reference, or the only one.
-
-    Raises
-    ------
-    InputError
-        No such kind has times for every layer, or several have and none is asked for.
-    """
-    kinds = [kind for kind in profile.layers[0].times if all(kind in layer.times for layer in profile.layers)]
-    if kind is None and profile.reference in kinds:
-        return profile.reference
-    if kind is None and len(kinds) == 1:
-        return kinds[0]
-    if kind in kinds:
-        return kind
-    known = ", ".join(kinds) or "no kind has times for every layer"
-    asked = "say which kind of device to export with --kind" if kind is None else f"no times of the kind {kind!r}"
-    raise InputError(f"{asked}; the profile has: {known}")

@@ -258,5 +258,9 @@ def _layer(
         "output_bytes": float(node.output / samples),
         "activation_bytes": float(sum((nodes[source].output for source in sources), start=Fraction()) / samples),
         "times": {kind: {str(samples): [float(node.forward), float(node.backward)]}},
-        "inputs": [nodes[source].name for source in sources if source in layers] or [MODEL_INPUT],
+        "inputs": list(dict.fromkeys(_read_name(source, nodes, layers) for source in sources)) or [MODEL_INPUT],
     }
+
+
+def _read_name(source: str, nodes: Mapping[str, _Node], layers: Mapping[str, _Node]) -> str:
+    return nodes[source].name if source in layers else MODEL_INPUT

@@ -44,6 +44,7 @@ FORWARD_SHARE: Final = 1 / 3
 """Part of forward + backward that is the forward where no recomputing mode tells: a backward costs two."""
 VANILLA: Final = "vanilla"
 RECOMPUTING: Final = "recomp"
+RECOMPUTING_MODE: Final = "activation recomp"
 _FROM_PIPEDREAM: Final = re.compile(r"node\d+")
 
 

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from ignite_scheduler.errors import DocumentError, InputError
-from ignite_scheduler.formats.foreign import graph_text, partition, pipeedge, piper, sailor
+from ignite_scheduler.formats.foreign import (
+    graph_text,
+    graph_text_export,
+    partition,
+    partition_export,
+    pipeedge,
+    piper,
+    piper_export,
+    sailor,
+    sailor_export,
+)
 from ignite_scheduler.formats.foreign.common import Choices, ForeignFormat, Found, Imported
+from ignite_scheduler.formats.foreign.exporting import Exported
 from ignite_scheduler.formats.foreign.refused import OTHERS
 from ignite_scheduler.formats.source import Source, parse_json, read_text
+from ignite_scheduler.model import Profile
 
 FORMATS: Final[Mapping[str, ForeignFormat]] = {
     one.name: one for one in (graph_text.FORMAT, piper.FORMAT, partition.FORMAT, sailor.FORMAT, pipeedge.FORMAT)
@@ -51,6 +63,29 @@ def import_profile(path: str | Path, *, form: str | None = None, choices: Choice
     if found.path.is_dir() and not chosen.recognises(found):
         raise _folder_refusal(found)
     return chosen.read(found, choices)
+
+
+EXPORTERS: Final[Mapping[str, Callable[..., Exported]]] = {
+    "pipedream": graph_text_export.export,
+    "dapple": graph_text_export.export,
+    "piper": piper_export.export,
+    "dnn-partitioning": partition_export.export,
+    "sailor": sailor_export.export,
+}
+"""Format → its writer. PipeEdge has none: it has no place for a backward pass, half of what a profile is."""
+
+
+def export_profile(profile: Profile, form: str, *, kind: str | None = None, samples: int | None = None) -> Exported:
+    """A profile of ours in another planner's format: the texts, and what the format has no place for.
+
+    Raises
+    ------
+    InputError
+        There is no such format, or the profile has no such times or cannot be written in it.
+    """
+    if form not in EXPORTERS:
+        raise InputError(f"no format {form!r} to export to; known: {', '.join(EXPORTERS)}")
+    return EXPORTERS[form](profile, kind=kind, samples=samples)
 
 
 def look_at(path: str | Path) -> Found:

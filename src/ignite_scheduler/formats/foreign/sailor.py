@@ -210,7 +210,7 @@ def _layer(
 ) -> dict[str, Any]:
     own = sizes[index]
     entry: dict[str, Any] = {
-        "name": _name(index, len(sizes)),
+        "name": layer_name(index, len(sizes)),
         "parameter_bytes": own.parameters,
         "output_bytes": own.output,
         "activation_bytes": own.kept,
@@ -218,7 +218,7 @@ def _layer(
             called[kind.name]: {str(samples): list(rows[index][:2]) for samples, rows in kind.rows.items()}
             for kind in kinds
         },
-        "inputs": [_name(index - 1, len(sizes)) if index else MODEL_INPUT],
+        "inputs": [layer_name(index - 1, len(sizes)) if index else MODEL_INPUT],
     }
     if not reference.modelled:
         update = reference.rows[min(reference.rows)][index][2]
@@ -226,7 +226,8 @@ def _layer(
     return entry
 
 
-def _name(index: int, count: int) -> str:
+def layer_name(index: int, count: int) -> str:
+    """What a layer is called: Sailor numbers them, the first is the embedding and the last the head."""
     if index == 0:
         return "embedding"
     return "head" if index == count - 1 else f"layer {index}"
