@@ -17,7 +17,7 @@ from ignite_scheduler.cli.output import console, emit, is_document, output_optio
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ignite_scheduler.model import Job, Profile, Reference
+    from ignite_scheduler.model import Job, Layer, Profile, Reference
     from ignite_scheduler.profiler import Progress
 
 EPILOG: Final = """\b
@@ -25,10 +25,12 @@ Examples:
   ignite profile job.yaml --out gpt-small.profile.json
   ignite profile vgg11 --args width=0.25 --args size=32 --out vgg.profile.json
   ignite profile my.package:build --samples 1,4,16 --device cuda:0
+  ignite profile llama-7b --device meta --out llama-7b.profile.json
 
 \b
 Give the file to a job as  model: {profile: FILE, ...}  or to 'ignite plan --profile FILE'.
-Figures are medians over passes after a warm-up, on one thread.
+Figures are medians over passes after a warm-up, on one thread. On the device 'meta' a model of any size is sized, in
+seconds and without its memory: all bytes and FLOPs, no times; a plan then estimates those from each device's figures.
 """
 
 
@@ -54,7 +56,13 @@ class Sizes(click.ParamType[tuple[int, ...]]):
 @click.option("--samples", type=Sizes(), metavar="N,N,…", help="Sizes of microbatch to measure.")
 @click.option("--repeats", type=click.IntRange(min=1), help="Passes at each size.")
 @click.option("--time-limit", type=click.FloatRange(min=0), metavar="SECONDS", help="No more passes after this time.")
-@click.option("--device", default="cpu", show_default=True, help="cpu, or cuda:N.")
+@click.option(
+    "--device",
+    "--devices",
+    default="cpu",
+    show_default=True,
+    help="cpu, or cuda:N; meta: size the model, don't run it.",
+)
 @click.option("--kind", type=Kind(), help="Kind of device under which the times stand [default: cpu, or the card's].")
 @click.option("--out", type=FILE, metavar="FILE", help="Write the profile here.")
 @output_option
@@ -154,9 +162,10 @@ def progress_on_stderr(what: str) -> Iterator[Callable[[Progress], None]]:
 
 def _parts(profile: Profile) -> list[Any]:
     sizes = ", ".join(str(size) for size in _sizes(profile))
-    head = f"[bold]{profile.name}[/]  {len(profile.layers)} layers, {profile.precision}, samples measured: {sizes}"
+    how = f"samples measured: {sizes}" if sizes else "sized, without times"
+    head = f"[bold]{profile.name}[/]  {len(profile.layers)} layers, {profile.precision}, {how}"
     where = ", ".join(f"{key} {value}" for key, value in profile.provenance.items() if isinstance(value, str))
-    return [head, "", _layer_table(profile), "", where]
+    return [head, "", _layer_table(profile), "", *_totals(profile), where]
 
 
 def _sizes(profile: Profile) -> list[int]:
@@ -167,21 +176,55 @@ def _sizes(profile: Profile) -> list[int]:
 def _layer_table(profile: Profile) -> Table:
     from ignite_scheduler.units import format_memory
 
-    kind = profile.reference or next(iter(profile.layers[0].times))
-    few, many = min(_sizes(profile)), max(_sizes(profile))
+    sizes = _sizes(profile)
+    shown = list(dict.fromkeys((min(sizes), max(sizes)))) if sizes else []
     rows = [
         [
             layer.name,
             format_memory(layer.parameter_bytes),
             format_memory(layer.output_bytes),
             format_memory(layer.activation_bytes),
-            *(seconds(time) for size in dict.fromkeys((few, many)) for time in _times(layer.times[kind], size)),
+            *(_timed(profile, layer, shown) if shown else _worked(layer)),
         ]
         for layer in profile.layers
     ]
     columns = ["layer", "parameters", "output/sample", "kept/sample"]
-    columns += [f"{way} ×{size}" for size in dict.fromkeys((few, many)) for way in ("forward", "backward")]
+    measured = [f"{way} ×{size}" for size in shown for way in ("forward", "backward")]
+    columns += measured or ["forward/sample", "backward/sample"]
     return table(columns, rows, right="1234567")
+
+
+def _timed(profile: Profile, layer: Layer, shown: list[int]) -> list[str]:
+    kind = profile.reference or next(iter(profile.layers[0].times))
+    return [seconds(time) for size in shown for time in _times(layer.times[kind], size)]
+
+
+def _worked(layer: Layer) -> list[str]:
+    return ["–" if flops is None else _flop(flops) for flops in (layer.forward_flops, layer.backward_flops)]
+
+
+def _flop(flops: float) -> str:
+    unit, factor = next(
+        ((u, f) for u, f in (("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6)) if flops >= f), ("FLOP", 1)
+    )
+    return f"{flops / factor:.4g}{unit}"
+
+
+def _totals(profile: Profile) -> list[str]:
+    """What a sized model has in all: its table may have a hundred lines. Nothing for a measured one."""
+    if _sizes(profile):
+        return []
+    from ignite_scheduler.units import format_memory
+
+    kept = sum(layer.activation_bytes for layer in profile.layers)
+    forward = sum(layer.forward_flops or 0.0 for layer in profile.layers)
+    backward = sum(layer.backward_flops or 0.0 for layer in profile.layers)
+    count = profile.provenance.get("parameters")
+    parameters = f"{count:,} parameters; " if isinstance(count, int) else ""
+    return [
+        f"{parameters}a sample: {format_memory(kept)} kept, {_flop(forward)} forward, {_flop(backward)} backward",
+        "",
+    ]
 
 
 def _times(points: Any, size: int) -> tuple[float, float]:

@@ -72,6 +72,7 @@ def size(request: Request, *, name: str, date: str) -> Profile:
             "sample": shapes(inputs),
             "samples": max(request.samples),
             "structure": fingerprint(chain),
+            "parameters": sum(parameter.numel() for parameter in chain.parameters()),
             "method": "fake tensors on a CPU, nothing computed; no times",
             "torch": str(torch.__version__),
             "flops": "matrix products, convolutions and attention (in full, causal or not) only",

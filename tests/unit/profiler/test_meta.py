@@ -102,6 +102,7 @@ def test_seven_billion_parameters_are_sized_without_being_there() -> None:
     """LLaMA-7B at 2048 tokens: 2 FLOPs a parameter and token forward, twice that backward, attention besides."""
     profile = sized(Reference(zoo="llama-7b"))
     tokens, dim, depth = 2048, 4096, 32
+    assert profile.provenance["parameters"] == 6_738_415_616
     assert sum(layer.parameter_bytes for layer in profile.layers) == 4 * 6_738_415_616
     in_products = 6_738_415_616 - (32_000 + 2 * depth + 1) * dim  # neither the embedding nor the norms multiply
     attention = depth * 4 * tokens * tokens * dim
