@@ -42,12 +42,14 @@ class Samples(Protocol):
 class Batch:
     """One step's samples, where this rank needs them: inputs on the first stage, targets on the last.
 
-    ``microbatches`` are their sizes, in order.
+    ``microbatches`` are their sizes, in order. ``ready``: since when the device could work on it; None = since its
+    samples are read.
     """
 
     step: int
     microbatches: tuple[int, ...]
     samples: Samples | None = None
+    ready: float | None = None
 
     @property
     def total(self) -> int:
@@ -160,9 +162,10 @@ class Executor:
         stage = self._stages[index]
         rows = _rows(batch.microbatches, k)
         targets = self._targets(batch, k) if index == self._last else None
-        entrance = Entrance(self._inputs(action, batch))
+        inputs, ready = self._inputs(action, batch)
+        entrance = Entrance(inputs)
         samples = torch.arange(*rows, device=self._device.torch_device)
-        with self._device.action() as span:
+        with self._device.action(ready) as span:
             outputs = stage(entrance.enter(), seed=self._seed, step=batch.step, samples=samples)
             if targets is not None:
                 outputs = (self._take_loss(outputs, batch, k, targets),)
@@ -179,12 +182,13 @@ class Executor:
             self._spare(span.end)
         self.intervals.append(Interval(action, self._row, span.start, span.end))
 
-    def _inputs(self, action: Action, batch: Batch) -> Tensors:
+    def _inputs(self, action: Action, batch: Batch) -> tuple[Tensors, float | None]:
+        """Inputs of a forward, and since when the device could work on them."""
         message = self._incoming(action, batch)
         if message is not None:
-            return self._transport.receive(message)
+            return self._transport.receive(message), self._transport.arrival
         assert batch.samples is not None
-        return batch.samples.inputs(action.microbatch_index)
+        return batch.samples.inputs(action.microbatch_index), batch.ready
 
     def _targets(self, batch: Batch, k: int) -> Tensor:
         """Targets of a microbatch, read before the device starts: that is none of its work."""
@@ -203,7 +207,7 @@ class Executor:
         kept = self._kept.pop((index, k))
         message = self._incoming(action, batch)
         gradients = None if message is None else self._transport.receive(message)
-        with self._device.action() as span:
+        with self._device.action(batch.ready if message is None else self._transport.arrival) as span:
             if kept.roots:
                 torch.autograd.backward(kept.roots, gradients)
             found = kept.entrance.gradients()

@@ -178,6 +178,8 @@ class Transport:
         self._next = 0
         self._mode, self._step = "train", 0
         self.transfers: list[Transfer] = []
+        self.arrival = 0.0
+        """When the message that was received last was there; 0 for one that never left this rank."""
 
     # -- one pass over the schedule -------------------------------------------------------------------------------
 
@@ -292,7 +294,7 @@ class Transport:
         wait = end - time.monotonic()
         if wait > 0:
             time.sleep(wait)
-        arrival = max(end, time.monotonic()) if end == start else end
+        arrival = self.arrival = max(end, time.monotonic()) if end == start else end
         wire = self._rank_of[message.source], self._rank_of[message.target]
         self.transfers.append(
             Transfer(message.source, message.target, message.kind, microbatch_index, start, arrival, wire)

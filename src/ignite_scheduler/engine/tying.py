@@ -73,17 +73,26 @@ class TiedWeights:
             if rank != holders[0]:
                 self._counted_elsewhere.add(id(parameter))
 
-    def reduce(self) -> None:
-        """Add up the gradients of all holders: the first one gathers them and sends the sum back."""
+    def reduce(self) -> float:
+        """Add up the gradients of all holders: the first one gathers them and sends the sum back.
+
+        Returns
+        -------
+        float
+            When the sums are there, on the monotonic clock; 0 where nothing is shared.
+        """
+        done = 0.0
         for shared in self._shared:
             parameter = shared.parameter
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
             gradient = parameter.grad.to(self._wire).contiguous()
-            wait = self._exchange(shared, gradient) - time.monotonic()
+            due = self._exchange(shared, gradient)
             parameter.grad.copy_(gradient)  # also where it is in place already: it tells that there is a gradient
-            if wait > 0:
-                time.sleep(wait)
+            now = time.monotonic()
+            done = max(due, now)
+            time.sleep(done - now)
+        return done
 
     def _exchange(self, shared: _Shared, gradient: Tensor) -> float:
         """Make ``gradient`` the sum over holders; the time at which an emulated exchange is over."""

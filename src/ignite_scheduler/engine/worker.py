@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -118,6 +119,7 @@ class Worker:
             spare=self._read_ahead,
         )
         self._readings: tuple[Reading, ...] = ()
+        self._reduced = 0.0
 
     def accumulate(self, step: int) -> float:
         """Run the actions of one step: parameters' ``grad`` hold the gradient of the batch's mean loss.
@@ -127,20 +129,21 @@ class Worker:
         float
             The mean loss on the rank of the last stage; 0 elsewhere.
         """
+        began = time.monotonic()
         reading = next((each for each in self._readings if each.key == self._key(step)), None) or self._begin(step)
         following = self._begin(step + 1) if step + 1 < self.total else None
         self._readings = tuple(each for each in (reading, following) if each is not None)
         if reading is not None and not self.executor.holds_first:
             reading.finish()  # while the first activations are on their way
-        batch = Batch(step=step, microbatches=self.plan.microbatches, samples=reading)
+        batch = Batch(step=step, microbatches=self.plan.microbatches, samples=reading, ready=began)
         loss = self.executor.train(batch)
-        self._tied.reduce()
+        self._reduced = self._tied.reduce()
         self.rule.collect()
         return loss
 
     def post_sum(self, loss: float, *more: float) -> Sum:
         """Begin to add up [loss, squared norm, *more] over all ranks."""
-        with self.device.action():
+        with self.device.action(self._reduced):
             square = squared_norm(self._tied.counted(self.parameters))
         values = torch.tensor([loss, square, *more], dtype=torch.float64, device=self._wire)
         return Sum(values=values, work=dist.all_reduce(values, group=self.group, async_op=True))
@@ -149,7 +152,7 @@ class Worker:
         """Clip if the job says so (which needs the norm and so waits for all), then move the weights."""
         limit = self.job.gradient_clip
         norm = None if limit is None else math.sqrt(total.wait()[1])
-        with self.device.action():
+        with self.device.action(self._reduced if limit is None else None):
             if limit is not None and norm is not None:
                 clip(self.parameters, norm, limit)
             self.rule.apply(learning_rate(self.job.lr_schedule, self.job.optimizer.lr, step, self.total))

@@ -184,8 +184,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return fake
 
 
-def length(device: PacedDevice | CpuDevice, clock: Clock, cpu: float, contention: float = 1.0) -> float:
-    with device.action() as span:
+def length(
+    device: PacedDevice | CpuDevice, clock: Clock, cpu: float, contention: float = 1.0, ready: float | None = None
+) -> float:
+    with device.action(ready) as span:
         clock.work(cpu, contention)
     return span.end - span.start
 
@@ -205,8 +207,41 @@ def test_a_sleep_that_ends_late_is_taken_off_the_next(clock: Clock) -> None:
     clock.oversleep = 0.25
     began = clock.wall
     for _ in range(4):
-        length(device, clock, 1.0)
+        assert length(device, clock, 1.0, ready=began) == pytest.approx(2.0)
     assert clock.wall - began == pytest.approx(8.25)
+
+
+def test_a_played_device_begins_when_it_is_free_and_its_inputs_are_there(clock: Clock) -> None:
+    device = PacedDevice(0.5)
+    clock.wall = 100.0
+    with device.action(99.5) as span:
+        clock.work(1.0)
+    assert (span.start, span.end, clock.wall) == (99.5, 101.5, 101.5)
+    clock.wall += 0.25  # the interpreter, other ranks on the core
+    with device.action(90.0) as span:
+        clock.work(1.0)
+    assert (span.start, span.end) == (101.5, 103.5)
+    with device.action() as span:
+        pass
+    assert span.start == 103.5, "nobody says since when it could have begun"
+
+
+def test_what_cannot_be_made_up_for_makes_the_device_late(clock: Clock) -> None:
+    device = PacedDevice(0.5)
+    clock.wall = 100.0
+    with device.action(95.0) as span:
+        clock.work(1.0)
+    assert (span.start, span.end, clock.wall) == (95.0, 101.0, 101.0)
+    with device.action(95.0) as span:
+        clock.work(1.0)
+    assert (span.start, span.end) == (101.0, 103.0)
+
+
+def test_a_real_device_begins_when_it_begins(clock: Clock) -> None:
+    clock.wall = 100.0
+    with CpuDevice("cpu").action(99.0) as span:
+        clock.work(1.0)
+    assert (span.start, span.end) == (100.0, 101.0)
 
 
 def test_what_follows_the_computing_sets_no_pace(clock: Clock) -> None:
