@@ -9,7 +9,7 @@ from itertools import accumulate, pairwise
 from typing import Any, Final
 
 from ignite_scheduler.cost.communication import cut_bytes, ring_seconds
-from ignite_scheduler.cost.compute import LayerSeconds, layer_seconds
+from ignite_scheduler.cost.compute import LayerSeconds, action_overhead, layer_seconds, update_seconds
 from ignite_scheduler.cost.memory import byte_scale, memory_factors, resolved_precision, stage_memory
 from ignite_scheduler.cost.money import energy_per_step, price_per_second
 from ignite_scheduler.errors import InputError
@@ -163,14 +163,11 @@ class _Choice:
         sums = {
             u: [sum(getattr(layer, part) for layer in stage) for stage in stages] for u, stages in self.by_size.items()
         }
-        overheads = [self._overhead(device) if part != "weight_backward" else 0.0 for device in self.devices]
+        overheads = [action_overhead(self.profile, device) if part != "weight_backward" else 0.0 for device in self.devices]
         return tuple(
             tuple(sums[u][stage] + overhead for u in self.assignment.microbatches)
             for stage, overhead in enumerate(overheads)
         )
-
-    def _overhead(self, device: Device) -> float:
-        return self.profile.action_overhead / (device.speed or 1.0)
 
     def timing(self) -> tuple[Schedule, Durations]:
         sizes = self.assignment.microbatches
@@ -196,9 +193,8 @@ class _Choice:
         return make_schedule(self.assignment.schedule, len(self.devices), len(sizes)), durations
 
     def _update(self, stage: int) -> float:
-        layers = self.profile.layers[self.bounds[stage] : self.bounds[stage + 1]]
-        seconds = sum(layer.update.get(self.job.optimizer.name, 0.0) for layer in layers)
-        return seconds / (self.devices[stage].speed or 1.0)
+        first, last = self.bounds[stage : stage + 2]
+        return update_seconds(self.profile, first, last, self.devices[stage], self.job.optimizer.name)
 
     def _reductions(self) -> list[Reduction]:
         """Tied weights whose holders are on several stages are summed over all of them before the update."""
@@ -277,7 +273,7 @@ class _Choice:
     def warnings(self, stages: tuple[Stage, ...]) -> list[str]:
         warnings = []
         precision = resolved_precision(self.job, self.profile)
-        if precision != self.profile.precision:
+        if precision != self.profile.precision and any(layer.times for layer in self.profile.layers):
             warnings.append(
                 f"the profile has no times in {precision}: its {self.profile.precision} times are used, bytes converted"
             )

@@ -209,6 +209,15 @@ def test_a_16_bit_job_on_a_32_bit_profile_halves_bytes_and_says_so():
     assert any("no times in bf16" in warning for warning in plan.warnings)
 
 
+def test_a_profile_without_any_times_is_timed_in_the_precision_asked_for():
+    p = profile(layer("a", times={}, forward_flops=10.0))
+    card = device(kind="card", speed=None, peak_flops=(("fp32", 5.0), ("bf16", 20.0)), memory_bandwidth=1e9)
+    assignment = Assignment(split=(1,), devices=("n/a",), microbatches=(1,), schedule="1f1b")
+    plan = evaluate(job(precision="bf16", batch=Batch(total=1)), p, cluster(card), assignment)
+    assert plan.stages[0].forward == 0.5
+    assert not any("no times" in warning for warning in plan.warnings)
+
+
 def test_overheads_and_updates_that_a_profile_gives_scale_with_speed():
     p = profile(layer("a", update={"sgd": 3.0}), action_overhead=0.5)
     assignment = Assignment(split=(1,), devices=("n/a",), microbatches=(1, 1), schedule="gpipe")
