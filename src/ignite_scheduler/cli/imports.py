@@ -74,6 +74,13 @@ def command() -> None:
     "--edge-bandwidth", type=Bandwidth(), metavar="B",
     help="Makes bytes of the transfer times of a dnn-partitioning file without sizes [default: 2GiB/s].",
 )  # fmt: skip
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME",
+    help="A node of a Piper or dnn-partitioning file that is the model's input, no layer. May be repeated.",
+)
 @click.option("--write", "--out", "out", type=FILE, metavar="OUT", help="Write the profile here instead of on stdout.")
 def profile(*, path: Path, form: str | None, out: Path | None, **choices: Any) -> None:
     """Read FILE, a profile of PipeDream, DAPPLE, Piper, dnn-partitioning, Sailor or PipeEdge, as one of ours.

@@ -13,10 +13,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
-from ignite_scheduler.errors import DocumentError
+from ignite_scheduler.errors import DocumentError, InputError
 from ignite_scheduler.formats.profile import PROFILE_SCHEMA, parse_profile
 from ignite_scheduler.formats.source import Source
-from ignite_scheduler.model import Profile
+from ignite_scheduler.model import MODEL_INPUT, Profile
 
 REFERENCE: Final = "reference"
 """Kind under which times stand where a file does not name the device that was profiled."""
@@ -24,6 +24,9 @@ REFERENCE: Final = "reference"
 BACKWARD_RATIO: Final = 2.0
 """Backward ÷ forward where only the forward pass was measured: a layer's backward computes two products of the
 forward's size, one for the gradient of its input and one for that of its weights."""
+
+NOTICEABLE: Final = 0.01
+"""Share of a model's forward from which on the time of a node that reads nothing is pointed at."""
 
 MILLI: Final = -3
 """Decimal places from milliseconds to seconds."""
@@ -35,7 +38,8 @@ class Choices:
 
     ``samples`` of the microbatch that was profiled, ``kind`` of device that was profiled, ``tensor_parallel`` degree to
     take, ``time_unit`` of the file (``s`` or ``ms``), ``backward_ratio`` = backward ÷ forward where only the forward
-    was measured, ``edge_bandwidth`` in bytes/s with which a transfer's time becomes bytes.
+    was measured, ``edge_bandwidth`` in bytes/s with which a transfer's time becomes bytes, ``inputs``: names of nodes
+    that are the model's inputs, no layers.
     """
 
     samples: int | None = None
@@ -44,13 +48,14 @@ class Choices:
     time_unit: str | None = None
     backward_ratio: float | None = None
     edge_bandwidth: float | None = None
+    inputs: tuple[str, ...] = ()
 
     def given(self) -> frozenset[str]:
         """Names of what was said."""
-        return frozenset(name for name in CHOICES if getattr(self, name) is not None)
+        return frozenset(name for name in CHOICES if getattr(self, name) not in (None, ()))
 
 
-CHOICES: Final = ("samples", "kind", "tensor_parallel", "time_unit", "backward_ratio", "edge_bandwidth")
+CHOICES: Final = ("samples", "kind", "tensor_parallel", "time_unit", "backward_ratio", "edge_bandwidth", "inputs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +154,49 @@ def imported(
     except DocumentError as error:
         raise DocumentError(error.message, file=found.file, field=error.field) from None
     return Imported(profile=profile, assumptions=tuple(notes.assumptions), warnings=tuple(notes.warnings))
+
+
+def without_inputs(
+    found: Found, notes: Notes, choices: Choices, layers: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """The layers without those that are said to be the model's inputs; a warning of others that look like it.
+
+    PipeDream's ``Input`` nodes hold the time of loading data. In graphs that other planners made from its files they
+    have lost that name: what is left is a node that reads nothing, has time but no parameters, and no backward pass.
+    """
+    first = [
+        str(layer["name"]) for layer in layers if layer["inputs"] == [MODEL_INPUT] and not layer["parameter_bytes"]
+    ]
+    for name in choices.inputs:
+        if name not in first:
+            raise InputError(
+                f"--input {name}: expected a node of {found.file} that reads nothing and has no parameters"
+                + (f": {', '.join(first)}" if first else ", there is none")
+            )
+    whole = sum(map(_seconds, layers))
+    kept: list[Mapping[str, Any]] = []
+    for layer in layers:
+        if layer["name"] in choices.inputs:
+            notes.assume(f"{layer['name']}: an input of the model, no layer; its {_seconds(layer):g} s are left out")
+            continue
+        if layer["name"] in first and _seconds(layer) > NOTICEABLE * whole:
+            notes.warn(
+                f"{layer['name']} reads nothing and has no parameters: its {_seconds(layer):g} s may be those of "
+                f"loading data, as in PipeDream's Input nodes; if so say --input {layer['name']}"
+            )
+        read = [MODEL_INPUT if _source(edge) in choices.inputs else edge for edge in layer["inputs"]]
+        kept.append({**layer, "inputs": [edge for index, edge in enumerate(read) if edge not in read[:index]]})
+    return kept
+
+
+def _seconds(layer: Mapping[str, Any]) -> float:
+    """The forward of one size on the first kind."""
+    rows = next(iter(layer["times"].values()))
+    return float(next(iter(rows.values()))[0])
+
+
+def _source(edge: Any) -> Any:
+    return edge["from"] if isinstance(edge, dict) else edge
 
 
 def shifted(value: float, places: int) -> float:

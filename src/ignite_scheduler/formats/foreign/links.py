@@ -50,8 +50,8 @@ def _links(found: Found) -> tuple[dict[str, Any], Notes]:
         pairs.append(
             {
                 "between": [node_name(route.a), node_name(route.b)],
-                "bandwidth": f"{route.gigabits!r}Gbit/s",
-                "latency": f"{route.delay!r}ms",
+                "bandwidth": f"{_short(route.gigabits)}Gbit/s",
+                "latency": f"{_short(route.delay)}ms",
             }
         )
     if not pairs:
@@ -66,3 +66,7 @@ def _links(found: Found) -> tuple[dict[str, Any], Notes]:
 def node_name(region: str) -> str:
     """A region's name as a node's, which has no blanks and no slashes."""
     return region.strip().replace(" ", "-").replace("/", "-")
+
+
+def _short(value: float) -> str:
+    return repr(value).removesuffix(".0")

@@ -35,6 +35,7 @@ from ignite_scheduler.formats.foreign.common import (
     per_sample,
     shifted,
     unique_names,
+    without_inputs,
 )
 from ignite_scheduler.formats.foreign.shapes import PartitionEdge, PartitionGraph, PartitionNode
 from ignite_scheduler.formats.shapes.check import check
@@ -116,7 +117,7 @@ def _read(found: Found, choices: Choices) -> Imported:
         title=TITLE,
         name=found.path.name.partition(".")[0],
         reference=kind,
-        layers=layers,
+        layers=without_inputs(found, notes, choices, layers),
         provenance={"samples": samples, "inference_only": inference},
     )
 
@@ -126,7 +127,7 @@ FORMAT: Final = ForeignFormat(
     title="dnn-partitioning (JSON graph with FPGA and CPU latencies)",
     recognises=_recognises,
     read=_read,
-    choices=frozenset({"samples", "kind", "backward_ratio", "edge_bandwidth"}),
+    choices=frozenset({"samples", "kind", "backward_ratio", "edge_bandwidth", "inputs"}),
 )
 
 
@@ -255,7 +256,7 @@ def _held(graph: _Graph, weights: set[int], notes: Notes) -> dict[int, tuple[flo
     if unread:
         total = sum(node.size for node in unread)
         notes.warn(
-            f"{len(unread)} nodes that nothing reads ({total:g} bytes): the file does not tell weights from output, "
+            f"nodes that nothing reads ({len(unread)}, {total:g} bytes): the file does not tell weights from output, "
             "all counts as kept for the backward pass"
         )
     held = {}

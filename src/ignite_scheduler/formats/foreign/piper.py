@@ -33,6 +33,7 @@ from ignite_scheduler.formats.foreign.common import (
     per_sample,
     shifted,
     unique_names,
+    without_inputs,
 )
 from ignite_scheduler.formats.foreign.shapes import PiperGraph, PiperMode, PiperNode
 from ignite_scheduler.formats.shapes.check import check
@@ -91,7 +92,7 @@ def _read(found: Found, choices: Choices) -> Imported:
         title=TITLE,
         name=found.path.name.partition(".")[0],
         reference=kind,
-        layers=layers,
+        layers=without_inputs(found, notes, choices, layers),
         provenance={"samples": samples, "tensor_parallel": degree},
     )
 
@@ -101,7 +102,7 @@ FORMAT: Final = ForeignFormat(
     title="Piper (JSON graph with TMPCs)",
     recognises=_recognises,
     read=_read,
-    choices=frozenset({"samples", "kind", "tensor_parallel", "time_unit"}),
+    choices=frozenset({"samples", "kind", "tensor_parallel", "time_unit", "inputs"}),
 )
 
 
@@ -170,9 +171,9 @@ def _say(
     unknown = sum(not _split_is_known(*pair) for pair in modes)
     notes.assume("forward = time with recomputation − vanilla time, backward = the rest of forward + backward")
     if unknown:
-        notes.warn(f"{unknown} layers do not tell forward from backward: a third is taken as the forward")
+        notes.warn(f"{_layers(unknown)} with no recomputing mode to tell the forward: a third is taken")
     ratios = Counter(round(plain.fixed / plain.parameters, 3) for plain, _ in modes if plain.parameters)
-    shown = ", ".join(f"{ratio:g} × ({count} layers)" for ratio, count in ratios.most_common(3))
+    shown = ", ".join(f"{ratio:g} × (in {_layers(count)})" for ratio, count in ratios.most_common(3))
     notes.assume(
         f"memoryUsageA is kept for each microbatch; memoryUsageB is {shown or 'nothing'} the parameters: "
         "the job's optimizer decides that part instead"
@@ -186,7 +187,9 @@ def _say(
         sizes[edge.source].add(edge.bytes)
     unlike = sum(len(found) > 1 for found in sizes.values())
     if unlike:
-        notes.assume(f"{unlike} layers have edges of unlike bytes: the output is the largest, each edge keeps its own")
+        notes.assume(
+            f"{_layers(unlike)} with edges of unlike bytes: the output is the largest, each edge keeps its own"
+        )
 
 
 def _edges(
@@ -206,3 +209,7 @@ def _edges(
         whole = num_bytes == outputs[source]
         inputs[target].append(names[source] if whole else {"from": names[source], "bytes": num_bytes})
     return outputs, inputs
+
+
+def _layers(count: int) -> str:
+    return f"{count} layer{'' if count == 1 else 's'}"

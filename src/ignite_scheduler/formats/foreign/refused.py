@@ -129,9 +129,9 @@ OTHERS: Final = (
         use="fit latency and bandwidth of a cluster's links to them",
     ),
     Other(
-        recognises=_all_keys(r"layernum\[\d+\]_bsz\d+_seq\d+"),
+        recognises=_all_keys(r"(layernum\[\d+\]|layertype_\w+?)_bsz\d+_seq\d+"),
         what="Galvatron's computation times: whole models by number of layers and batch, in ms",
-        use="they are times of a few layers together, not layer by layer; compare predictions with them",
+        use="they are times by kind of layer or of a few together, without bytes; compare predictions with them",
     ),
     Other(
         recognises=_memory_tables,

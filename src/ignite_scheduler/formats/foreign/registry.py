@@ -56,7 +56,7 @@ def import_profile(path: str | Path, *, form: str | None = None, choices: Choice
     chosen = _format(found) if form is None else _named(form)
     unused = choices.given() - chosen.choices
     if unused:
-        shown = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(unused))
+        shown = ", ".join(f"--{name.replace('_', '-').replace('inputs', 'input')}" for name in sorted(unused))
         raise InputError(f"{shown}: means nothing for {found.file}, which is {chosen.title}; leave it out")
     if found.source is None and not found.path.is_dir() and chosen is not graph_text.FORMAT:
         raise DocumentError(f"expected JSON in the format {chosen.name!r}, found text", file=found.file)
