@@ -45,8 +45,8 @@ class Drift:
     def __str__(self) -> str:
         return (
             f"{self.device} computes {100 * (self.ratio - 1):.0f} % longer than profiled (range: up to "
-            f"{100 * (self.limit - 1):.0f} %, {self.num_actions} actions): measure it again (ignite profile, "
-            "ignite calibrate), or leave it out (resources.exclude)"
+            f"{100 * (self.limit - 1):.0f} %, {self.num_actions} actions): unless other work slows its machine, "
+            "measure it again (ignite profile, ignite calibrate), or leave it out (resources.exclude)"
         )
 
 
