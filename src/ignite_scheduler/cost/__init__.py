@@ -4,7 +4,7 @@
 """
 
 from ignite_scheduler.cost.communication import cut_bytes, ring_seconds
-from ignite_scheduler.cost.compute import LayerSeconds, layer_seconds
+from ignite_scheduler.cost.compute import LayerSeconds, action_overhead, layer_seconds, update_seconds
 from ignite_scheduler.cost.iteration import Assignment, evaluate, microbatch_sizes, stage_durations
 from ignite_scheduler.cost.links import BandwidthCurve, all_gather_seconds
 from ignite_scheduler.cost.memory import (
@@ -30,6 +30,7 @@ __all__ = [
     "Assignment",
     "BandwidthCurve",
     "LayerSeconds",
+    "action_overhead",
     "all_gather_seconds",
     "balanced_shares",
     "byte_scale",
@@ -52,4 +53,5 @@ __all__ = [
     "stage_durations",
     "stage_memory",
     "stage_parameters",
+    "update_seconds",
 ]

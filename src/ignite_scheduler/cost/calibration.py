@@ -8,8 +8,10 @@ exhaustive search, cost model and simulator see the same numbers, and a plan sti
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
+
+from ignite_scheduler.model import Cluster, Device, Profile
 
 ANY_KIND: Final = "*"
 """Key of the constants for kinds of device that have none of their own."""
@@ -28,11 +30,12 @@ class Quantiles:
 class KindCalibration:
     """Constants of one kind of device.
 
-    ``rate``: factor on the seconds of layers. ``launch``: seconds that every action takes beside what the profile says,
-    on the reference kind (a device of speed v takes launch ÷ v). ``contention``: fraction by which layers' seconds grow
-    for each further stage on the same host. ``achievable_flops`` and ``achievable_bandwidth``: fractions of the
-    device's peak figures that layers reach, in (0, 1]; None = not known. ``num_stages``: how many observed stages the
-    constants rest on; ``spread``: interquartile range of measured ÷ calibrated seconds of their actions.
+    ``rate``: factor on what a profile says of actions: layers and overhead. ``launch``: further seconds of every
+    action, on the reference kind (a device of speed v takes launch ÷ v); below 0 where profiles say too much, but
+    it never takes more away than the profile's overhead. ``contention``: fraction by which layers' seconds grow for
+    each further stage on the same host. ``achievable_flops`` and ``achievable_bandwidth``: fractions of the
+    device's peak figures that layers reach, in (0, 1]; None = not known. ``num_stages``: how many observed stages
+    the constants rest on; ``spread``: interquartile range of measured ÷ calibrated seconds of their actions.
     """
 
     rate: float = 1.0
@@ -72,7 +75,7 @@ class Calibration:
     update
         Factor on the seconds of optimizer updates.
     step
-        Seconds that every stage takes at the end of each step, beside actions and updates.
+        Seconds that every stage takes at the end of each step beside its update, on the reference kind.
     startup
         Seconds from the command to the first step; None = not measured.
     checkpoint
@@ -99,3 +102,38 @@ class Calibration:
     def of(self, kind: str) -> KindCalibration:
         """The constants of a kind of device."""
         return self.kinds.get(kind) or self.kinds.get(ANY_KIND) or KindCalibration()
+
+
+def calibrated(profile: Profile, cluster: Cluster, calibration: Calibration) -> tuple[Profile, Cluster]:
+    """Profile and cluster with everything charged that does not depend on the plan.
+
+    The cluster is for planning and foretelling only: an engine that plays devices and links must be given the one that
+    was written down.
+
+    Notes
+    -----
+    Devices get rate and launches, devices timed by a roofline the achievable shares of their peaks, links the seconds
+    of a message, layers the factor on updates.
+    """
+    layers = tuple(
+        replace(layer, update={name: seconds * calibration.update for name, seconds in layer.update.items()})
+        for layer in profile.layers
+    )
+    nodes = tuple(
+        replace(node, devices=tuple(_charged(device, profile, calibration) for device in node.devices))
+        for node in cluster.nodes
+    )
+    links = tuple(replace(rule, latency=rule.latency + calibration.message) for rule in cluster.links)
+    return replace(profile, layers=layers), replace(cluster, nodes=nodes, links=links)
+
+
+def _charged(device: Device, profile: Profile, calibration: Calibration) -> Device:
+    kind = calibration.of(device.kind)
+    return replace(
+        device,
+        rate=device.rate * kind.rate,
+        action_launch=max(device.action_launch + kind.launch, -profile.action_overhead * device.rate * kind.rate),
+        step_launch=device.step_launch + calibration.step,
+        achievable_flops=kind.achievable_flops or device.achievable_flops,
+        achievable_bandwidth=kind.achievable_bandwidth or device.achievable_bandwidth,
+    )

@@ -30,7 +30,8 @@ def layer_seconds(
     In this order: the profile's times for the device's kind; its reference times ÷ the device's ``speed``; a roofline,
     max(FLOPs ÷ achievable FLOP/s, bytes moved ÷ achievable memory bandwidth) + launch overhead, with the device's
     figures for ``precision`` (None = the profile's). A device of the reference kind with a ``speed`` of its own (an
-    emulated one) is scaled too. Measured times are kept whatever the precision.
+    emulated one) is scaled too. Measured times are kept whatever the precision. All are multiplied by the device's
+    ``rate``.
 
     Notes
     -----
@@ -48,11 +49,23 @@ def layer_seconds(
     scaled = device.speed is not None and profile.reference is not None
     own = layer.times.get(device.kind)
     if own and not (scaled and device.kind == profile.reference):
-        return _from_table(own, samples, 1.0, f"measured on {device.kind}")
+        return _from_table(own, samples, 1.0 / device.rate, f"measured on {device.kind}")
     reference = layer.times.get(profile.reference) if profile.reference is not None else None
     if reference and device.speed is not None:
-        return _from_table(reference, samples, device.speed, f"{profile.reference} ÷ speed {device.speed:g}")
+        source = f"{profile.reference} ÷ speed {device.speed:g}"
+        return _from_table(reference, samples, device.speed / device.rate, source)
     return _roofline(layer, device, samples, profile.precision, precision or profile.precision)
+
+
+def action_overhead(profile: Profile, device: Device) -> float:
+    """Seconds that every action takes on the device beside its layers."""
+    return (profile.action_overhead * device.rate + device.action_launch) / (device.speed or 1.0)
+
+
+def update_seconds(profile: Profile, first: int, last: int, device: Device, optimizer: str) -> float:
+    """Seconds of the optimizer's update of layers ``first`` … ``last`` − 1 on the device, and of the end of a step."""
+    seconds = sum(layer.update.get(optimizer, 0.0) for layer in profile.layers[first:last])
+    return (seconds + device.step_launch) / (device.speed or 1.0)
 
 
 def _from_table(table: Mapping[int, LayerTimes], samples: int, speed: float, source: str) -> LayerSeconds:
@@ -88,7 +101,7 @@ def _roofline(layer: Layer, device: Device, samples: int, own: str, precision: s
     rate, pace = peak * device.achievable_flops, bandwidth * device.achievable_bandwidth
     moved = layer.parameter_bytes + samples * (layer.activation_bytes + layer.output_bytes)
     moved *= element_bytes(precision) / element_bytes(own)
-    forward = max(samples * layer.forward_flops / rate, moved / pace) + device.launch_overhead
-    backward = max(samples * backward_flops / rate, 2 * moved / pace) + device.launch_overhead
+    forward = device.rate * (max(samples * layer.forward_flops / rate, moved / pace) + device.launch_overhead)
+    backward = device.rate * (max(samples * backward_flops / rate, 2 * moved / pace) + device.launch_overhead)
     source = f"roofline of {device.kind} at {device.achievable_flops:.0%} of its {precision} peak"
     return LayerSeconds(forward, backward, backward / 2, source.replace("%", " %"))

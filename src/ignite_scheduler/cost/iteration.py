@@ -163,7 +163,9 @@ class _Choice:
         sums = {
             u: [sum(getattr(layer, part) for layer in stage) for stage in stages] for u, stages in self.by_size.items()
         }
-        overheads = [action_overhead(self.profile, device) if part != "weight_backward" else 0.0 for device in self.devices]
+        overheads = [
+            action_overhead(self.profile, device) if part != "weight_backward" else 0.0 for device in self.devices
+        ]
         return tuple(
             tuple(sums[u][stage] + overhead for u in self.assignment.microbatches)
             for stage, overhead in enumerate(overheads)

@@ -25,6 +25,10 @@ class Device:
     sparsity, ``memory_bandwidth`` is in bytes/s. ``achievable_flops`` and ``achievable_bandwidth`` are the shares of
     these peaks, in (0, 1], that layers really reach; ``launch_overhead`` are seconds that each pass over a layer takes
     beside them.
+
+    A calibration charges the last three: ``rate`` is a factor on the seconds of layers and on the profile's overhead of
+    an action; ``action_launch`` and ``step_launch`` are further seconds of every action and of the end of every step,
+    both on the reference kind (÷ ``speed``).
     """
 
     id: str
@@ -41,6 +45,9 @@ class Device:
     achievable_flops: float = 1.0
     achievable_bandwidth: float = 1.0
     launch_overhead: float = 0.0
+    rate: float = 1.0
+    action_launch: float = 0.0
+    step_launch: float = 0.0
 
     def peak(self, dtype: str) -> float | None:
         """Peak FLOP/s in ``dtype``; None where unknown."""

@@ -208,6 +208,7 @@ def _restrict(numbers: Numbers, counts: tuple[int, ...]) -> tuple[Numbers, tuple
         backward=np.ascontiguousarray(numbers.backward[kept]),
         overhead=numbers.overhead[kept],
         update=np.ascontiguousarray(numbers.update[kept]),
+        closing=numbers.closing[kept],
         latency=np.ascontiguousarray(numbers.latency[kept[:, None], kept]),
         per_byte=np.ascontiguousarray(numbers.per_byte[kept[:, None], kept]),
         first_fit=np.ascontiguousarray(numbers.first_fit[kept]),

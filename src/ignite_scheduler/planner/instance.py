@@ -14,7 +14,14 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from ignite_scheduler.cost import byte_scale, layer_seconds, memory_factors, resolved_precision
+from ignite_scheduler.cost import (
+    action_overhead,
+    byte_scale,
+    layer_seconds,
+    memory_factors,
+    resolved_precision,
+    update_seconds,
+)
 from ignite_scheduler.model import MODEL_INPUT, Cluster, Device, Job, Profile
 from ignite_scheduler.planner.kernel import Floats, Ints
 from ignite_scheduler.planner.problem import Family
@@ -256,17 +263,18 @@ def _needs(job: Job, profile: Profile, scale: float) -> tuple[Floats, Floats]:
 class Arrays:
     """One family in numbers.
 
-    ``forward`` and ``backward`` [class, full or last, layer] are prefix sums of seconds; ``overhead[class]`` comes on
-    top of every action; ``update[class, layer]`` are prefix sums of the optimizer's seconds. ``sizes`` are the
-    samples of a full and of the last microbatch. ``first_fit[class, n, j]`` is the first layer with which a stage
-    that ends before layer j and is the n-th from the end fits the memory. ``timeless[class, layer]``: the profile has
-    no time for that pair.
+    ``forward`` and ``backward`` [class, full or last, layer] are prefix sums of seconds; ``overhead[class]`` comes
+    on top of every action; ``update[class, layer]`` are prefix sums of the optimizer's seconds, ``closing[class]``
+    comes on top at the end of every step. ``sizes`` are the samples of a full and of the last microbatch.
+    ``first_fit[class, n, j]`` is the first layer with which a stage that ends before layer j and is the n-th from
+    the end fits the memory. ``timeless[class, layer]``: the profile has no time for that pair.
     """
 
     forward: Floats
     backward: Floats
     overhead: Floats
     update: Floats
+    closing: Floats
     sizes: Floats
     first_fit: Ints
     timeless: npt.NDArray[np.bool_]
@@ -296,8 +304,9 @@ def family_arrays(
     return Arrays(
         forward=forward,
         backward=backward,
-        overhead=np.array([profile.action_overhead / (device.speed or 1.0) for device in classes.devices]),
+        overhead=np.array([action_overhead(profile, device) for device in classes.devices]),
         update=update,
+        closing=np.array([update_seconds(profile, 0, 0, device, job.optimizer.name) for device in classes.devices]),
         sizes=np.array([family.samples, family.last_samples], dtype=np.float64),
         first_fit=_first_fit(classes, model, family, max_stages, timeless),
         timeless=timeless,

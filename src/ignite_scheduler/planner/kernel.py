@@ -45,6 +45,8 @@ class Numbers(NamedTuple):
         [class]: seconds on top of every action.
     update
         [class, layer]: prefix sums of the optimizer's seconds.
+    closing
+        [class]: seconds on top of the update of every stage.
     latency, per_byte
         [class, class]: of the link from the first to the second; infinite latency where there is none.
     sizes
@@ -80,6 +82,7 @@ class Numbers(NamedTuple):
     backward: Floats
     overhead: Floats
     update: Floats
+    closing: Floats
     latency: Floats
     per_byte: Floats
     sizes: Floats
@@ -152,7 +155,7 @@ def set_stage(numbers: Any, room: Any, q: int, c: int, first: int, end: int) -> 
     for e in range(2):
         room.forward[q, e] = numbers.forward[c, e, end] - numbers.forward[c, e, first] + numbers.overhead[c]
         room.backward[q, e] = numbers.backward[c, e, end] - numbers.backward[c, e, first] + numbers.overhead[c]
-    room.finish[q] = numbers.update[c, end] - numbers.update[c, first]
+    room.finish[q] = numbers.update[c, end] - numbers.update[c, first] + numbers.closing[c]
 
 
 @inlined

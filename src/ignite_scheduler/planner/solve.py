@@ -133,6 +133,7 @@ def make_numbers(classes: Classes, model: Model, arrays: Arrays, family: Family,
         backward=arrays.backward,
         overhead=arrays.overhead,
         update=arrays.update,
+        closing=arrays.closing,
         latency=classes.latency,
         per_byte=classes.per_byte,
         sizes=arrays.sizes,
@@ -282,7 +283,8 @@ def levels(numbers: Numbers, limit: float, wanted: int) -> tuple[Floats, Floats]
 def make_memory(numbers: Numbers, *, wanted: bool) -> Memory:
     """Room to remember suffixes; none where comparing responses does not suffice or would cost too much."""
     m = numbers.num_microbatches
-    plain = len(numbers.tied_bytes) == 0 and not numbers.extra.any() and not numbers.update.any()
+    ends = numbers.extra.any() or numbers.update.any() or numbers.closing.any()
+    plain = len(numbers.tied_bytes) == 0 and not ends
     size = m * m + 1 + len(numbers.tensors)
     if numbers.gpipe and numbers.even:
         size = 4 + len(numbers.tensors)
