@@ -101,7 +101,8 @@ def profile(*, path: Path, form: str | None, out: Path | None, **choices: Any) -
         return
     write_json(out, document)
     kinds = ", ".join(found.profile.layers[0].times)
-    exits.say(f"{found.profile.name}: {len(found.profile.layers)} layers on {kinds}, {out}")
+    count = len(found.profile.layers)
+    exits.say(f"{found.profile.name}: {count} layer{'' if count == 1 else 's'} on {kinds}, {out}")
 
 
 @command.command("links", epilog=EPILOG)

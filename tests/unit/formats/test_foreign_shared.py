@@ -47,7 +47,7 @@ def test_what_is_no_profile_is_refused_with_what_it_is(name: str) -> None:
     with pytest.raises(DocumentError) as caught:
         import_profile(SHARED / name)
     assert str(reason_of(name)) in str(caught.value)
-    assert "no profile of layers: " in str(caught.value)
+    assert "not imported as a profile: " in str(caught.value)
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if not reason_of(name)])

@@ -115,7 +115,7 @@ def refusal(found: Found, expected: str) -> DocumentError:
     """The error that says what a file is and what to use it for; ``expected`` where we do not know it."""
     for other in OTHERS:
         if other.recognises(found):
-            return DocumentError(f"this is {other.what}, no profile of layers: {other.use}", file=found.file)
+            return DocumentError(f"this is {other.what}, not imported as a profile: {other.use}", file=found.file)
     return DocumentError(f"this is {expected}; docs/import_export.md shows what can be imported", file=found.file)
 
 
