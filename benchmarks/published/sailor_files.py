@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -234,17 +234,32 @@ class Sailor:
         return read_json(self.root / "network" / "intra_node_bandwidths.json")
 
     def link(self, sender: Replica, receiver: Replica) -> BandwidthCurve:
-        """The link between the nodes of two replicas when all members of the smaller one use it at once."""
-        for a, b in ((sender, receiver), (receiver, sender)):
-            for document in self._links:
-                try:
-                    return _curve(document[a.zone][a.gpu][str(a.degree)][b.zone][b.gpu][str(b.degree)])
-                except KeyError:
-                    continue
-        raise InputError(
-            f"no link model from {sender.degree} {sender.gpu} in {sender.zone} "
-            f"to {receiver.degree} {receiver.gpu} in {receiver.zone}"
-        )
+        """The link between the nodes of two replicas when all members of the smaller one use it at once.
+
+        A pair that was not measured is looked up the other way round, then with as many members on both sides, and
+        within a zone it is the slower one of the two kinds' own links: a node's network port is its own.
+        """
+        fewer = min(sender.degree, receiver.degree)
+        ends = [(sender, receiver), (replace(sender, degree=fewer), replace(receiver, degree=fewer))]
+        for pair in ends:
+            for a, b in (pair, pair[::-1]):
+                if (found := self._pair(a, b)) is not None:
+                    return found
+        own = [found for end in ends[1] if (found := self._pair(end, end)) is not None]
+        if sender.zone != receiver.zone or len(own) < 2:
+            raise InputError(
+                f"no link model from {sender.degree} {sender.gpu} in {sender.zone} "
+                f"to {receiver.degree} {receiver.gpu} in {receiver.zone}"
+            )
+        return min(own, key=lambda curve: curve.limit)
+
+    def _pair(self, a: Replica, b: Replica) -> BandwidthCurve | None:
+        for document in self._links:
+            try:
+                return _curve(document[a.zone][a.gpu][str(a.degree)][b.zone][b.gpu][str(b.degree)])
+            except KeyError:
+                continue
+        return None
 
     def inside(self, replica: Replica) -> BandwidthCurve:
         """The links among the members of a replica, all sending at once."""

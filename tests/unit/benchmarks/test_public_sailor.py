@@ -1,6 +1,7 @@
 """Sailor's plans: small directories of the same format, worked by hand."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -136,6 +137,18 @@ def test_a_missing_link_is_refused(root):
     write(root / "network" / "multizone_bandwidths_het.json", {})
     with pytest.raises(InputError, match="no link model from 1 X in z to 1 Y in z"):
         predicted(root, [([0, 1], "X"), ([2, 3], "Y")], 2)
+
+
+def test_a_pair_of_kinds_that_was_not_measured_is_as_slow_as_the_slower_one(root):
+    slow = [[0.0, 0.0, 0.5], 0.5e9]
+    links = {"X": {"1": {"z": {"X": {"1": ONE_GB_A_SECOND}}}}, "Y": {"1": {"z": {"Y": {"1": slow}}}}}
+    write(root / "network" / "multizone_bandwidths_het.json", {"z": links})
+    data = Sailor(root)
+    x, y = (Replica(gpu=gpu, zone="z", degree=1) for gpu in "XY")
+    assert [data.link(*pair).bandwidth(1e6) for pair in ((x, x), (x, y), (y, x))] == [1e9, 0.5e9, 0.5e9]
+    assert data.link(x, replace(x, degree=2)) == data.link(x, x)  # one member sends, whatever waits
+    with pytest.raises(InputError, match="no link model"):
+        data.link(x, replace(x, zone="elsewhere"))
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"pipeline_list": []}', '{"mbs": 1, "gbs": 1, "pipeline_list": [{}]}'])
