@@ -29,7 +29,7 @@ def mlp(features: int = 30, hidden: Sequence[int] = (64, 64), outputs: int = 2, 
 
 
 def air_quality(hours: int = 24, hidden: Sequence[int] = (256, 128, 64), dropout: float = 0.0) -> nn.Sequential:
-    """Chain ``linear0`` … ``head`` that foretells the fine dust of the next hour from the hours before.
+    """Chain ``linear0`` … ``head`` that predicts the fine dust of the next hour from the hours before.
 
     Input ``[samples, hours · 11]`` as the data set ``air_quality`` has it, output ``[samples, 1]``.
     """
