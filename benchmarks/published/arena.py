@@ -92,10 +92,15 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def read_measured(path: Path) -> list[Row]:
-    """Measured iterations of plans: ``compute`` is not known (nan). The column of times is the one that ends in _s."""
+    """Measured iterations of plans; their ``compute`` is not known (nan).
+
+    The column of times ends in ``_s``; of several it is the one that says measured, real, actual or truth.
+    """
     rows = []
     for number, line in _lines(path):
         times = [name for name in line if name and name.endswith("_s")]
+        if len(times) > 1:
+            times = [name for name in times if any(word in name for word in ("measured", "real", "actual", "truth"))]
         try:
             (time,) = times
             layout = (int(line["nodes"]), int(line["gpus_per_node"])) if "nodes" in line else None

@@ -79,9 +79,12 @@ def test_measured_iterations_are_predicted_from_what_is_nearest(folder):
 
 def test_measured_rows_may_leave_out_what_the_readme_gives(tmp_path):
     file = tmp_path / "ground_truth.csv"
-    file.write_text("model,params,global_batch,pp,dp,tp,iteration_s\nbert,1B,256,1,2,1,3.5\n")
+    head, line = "model,params,global_batch,pp,dp,tp", "bert,1B,256,1,2,1"
+    file.write_text(f"{head},iteration_s\n{line},3.5\n")
     (row,) = read_measured(file)
     assert (row.work, row.layout, row.iteration) == (Work(model="bert", params="1B", batch=256, gpu="a40"), None, 3.5)
+    file.write_text(f"{head},estimated_s,measured_s\n{line},9,3.5\n")
+    assert [again.iteration for again in read_measured(file)] == [3.5]
 
 
 @pytest.mark.parametrize("reader", [read_rows, read_measured])
