@@ -34,15 +34,15 @@ WINDOW: Final = 40
 def midmean(values: Iterable[float]) -> float:
     """Mean of the middle half of ``values`` (interquartile mean), any unit; ValueError if there are none.
 
-    With n values ⌊n/4⌋ are left out at each end.
+    With n values ⌊(n+1)/4⌋ are left out at each end: of three already the least and the largest.
 
-    >>> midmean([2, 2, 10, 2])
-    2.0
+    >>> midmean([2, 2, 10, 2]), midmean([10, 2, 2])
+    (2.0, 2.0)
     """
     ordered = sorted(values)
     if not ordered:
         raise ValueError("expected at least one value, found none")
-    cut = len(ordered) // 4
+    cut = (len(ordered) + 1) // 4
     middle = ordered[cut : len(ordered) - cut]
     return sum(middle) / len(middle)
 

@@ -101,7 +101,7 @@ def test_whether_a_promise_was_kept_is_written_out() -> None:
         ({"schema": "ignite/calibration/v2"}, "schema", "expected 'ignite/calibration/v1'"),
         ({"messages_s": 1.0}, "messages_s", "did you mean 'message_s'"),
         ({"kinds": {"core": {"rate": 0}}}, "kinds.core.rate", "above 0"),
-        ({"kinds": {"core": {"launch_s": -1}}}, "kinds.core.launch_s", "at least 0"),
+        ({"kinds": {"core": {"launch_s": "1ms"}}}, "kinds.core.launch_s", "expected a number"),
         ({"kinds": {"core": {"achievable_flops": 1.5}}}, "kinds.core.achievable_flops", "at most 1"),
         ({"overlap": 2}, "overlap", "at most 1"),
         ({"residual": {"low": 1.2, "middle": 1.0, "high": 1.1}}, "residual", "low ≤ middle ≤ high"),

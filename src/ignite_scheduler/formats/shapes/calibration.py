@@ -13,6 +13,7 @@ from ignite_scheduler.formats.shapes.fields import (
     CountFromOne,
     KindName,
     NotNegative,
+    Number,
     Positive,
     Shape,
     Text,
@@ -53,7 +54,7 @@ class KindCalibrationShape(Shape):
     """Constants of one kind of device; what is left out is that of an uncalibrated one."""
 
     rate: Positive = 1.0
-    launch_s: NotNegative = 0.0
+    launch_s: Number = 0.0
     contention: NotNegative = 0.0
     achievable_flops: Fraction | None = None
     achievable_bandwidth: Fraction | None = None
@@ -76,7 +77,7 @@ class CalibrationShape(Shape):
     message_s: NotNegative = 0.0
     overlap: Share | None = None
     update: Positive = 1.0
-    step_s: NotNegative = 0.0
+    step_s: Number = 0.0
     startup: SecondsQuantilesShape | None = None
     checkpoint: CheckpointTimeShape | None = None
     residual: QuantilesShape = QuantilesShape(low=1.0, middle=1.0, high=1.0)
