@@ -12,7 +12,8 @@ class BandwidthCurve:
 
     ``coefficients`` are in bytes/s, the constant last. Between ``smallest`` and ``largest`` bytes the polynomial holds;
     outside, the bandwidth is that at the nearer end: a polynomial says nothing beyond its fit. ``limit`` is the most
-    that was ever measured, in bytes/s.
+    that was ever measured, in bytes/s. Where the bandwidth grows by less than ln 2 of itself for each doubling, as that
+    of links does, a larger message never takes less time.
 
     >>> curve = BandwidthCurve(coefficients=(1e9, 2e9), unit=1e6, smallest=1e6, largest=64e6, limit=5e9)
     >>> curve.bandwidth(1e6), curve.bandwidth(4e6), curve.bandwidth(1e9)
