@@ -8,7 +8,7 @@ import numpy as np
 
 from ignite_scheduler.cost import layer_seconds, resolved_precision
 from ignite_scheduler.errors import InputError, NotFoundError
-from ignite_scheduler.model import Device, Infeasible, Job, Unused
+from ignite_scheduler.model import Device, Infeasible, Job, Profile, Unused
 from ignite_scheduler.pipeline import SCHEDULES
 from ignite_scheduler.planner.instance import Classes
 from ignite_scheduler.planner.problem import Problem
@@ -111,17 +111,19 @@ def allowed_devices(problem: Problem) -> Allowed | Infeasible:
         )
     if unused and all("no times" in entry.reason for entry in unused):
         kinds = ", ".join(sorted({device.kind for device in cluster.devices}))
-        reference = problem.profile.reference
-        cure = (
-            "name the kind that its times are of as its reference"
-            if reference is None
-            else f"give the devices a speed relative to its reference {reference!r}"
-        )
         raise InputError(
             f"no layer of profile {problem.profile.name!r} has times on any allowed kind ({kinds}): "
-            f"measure it there, or {cure}"
+            f"measure it there, or {_cure_of_no_times(problem.profile)}"
         )
     return Infeasible(code="devices", text="no device is allowed", cures=("exclude fewer devices",))
+
+
+def _cure_of_no_times(profile: Profile) -> str:
+    if not any(layer.times for layer in profile.layers):
+        return "give the devices in the cluster file their figures (peak_flops, memory_bandwidth): it has FLOPs"
+    if profile.reference is None:
+        return "name the kind that its times are of as its reference"
+    return f"give the devices a speed relative to its reference {profile.reference!r}"
 
 
 def _has_times(problem: Problem, device: Device) -> bool:

@@ -293,3 +293,12 @@ def test_a_large_cluster_is_answered_with_a_valid_plan_and_a_bound() -> None:
     assert sum(sizes(found)) == 60
     assert 0 < found.bound.step <= found.predicted.step
     assert found.bound.gap == pytest.approx(found.predicted.step / found.bound.step - 1)
+
+
+def test_a_profile_that_was_only_sized_needs_figures_of_the_devices() -> None:
+    measured = chain([1.0] * 3)
+    sized = replace(
+        measured, reference=None, layers=tuple(replace(each, times={}, forward_flops=1.0) for each in measured.layers)
+    )
+    with pytest.raises(InputError, match="give the devices in the cluster file their figures"):
+        plan(Problem(job=job(), profile=sized, cluster=devices_in_one_node([1.0])))
