@@ -44,7 +44,7 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
     max_leaves=5,
 )
-quick = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def documents() -> dict[str, dict[str, Any]]:

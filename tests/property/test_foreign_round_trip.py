@@ -1,6 +1,6 @@
 """A profile written in another planner's format and read back is the same profile, in all that the format can carry.
 
-Times and bytes are multiples of a power of two where a format adds them up, so that equality is exact.
+Where a format adds times up or moves them to milliseconds they are whole microseconds, so that equality is exact.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from ignite_scheduler.formats.foreign import Choices, Exported, export_profile, import_profile
 from ignite_scheduler.model import MODEL_INPUT, Layer, LayerInput, LayerTimes, Profile
 
-GRAIN = 2.0**-20
-seconds = st.integers(0, 2**24).map(lambda count: count * GRAIN)
+seconds = st.integers(0, 10**10).map(lambda count: count / 10**6)
 any_seconds = st.just(0.0) | st.floats(1e-12, 1e6)
 whole_bytes = st.integers(0, 2**40).map(float)
 any_bytes = st.just(0.0) | st.floats(1e-3, 1e12)
@@ -95,7 +94,7 @@ def _is_whole(edge: LayerInput, outputs: Mapping[str, float], read: Mapping[str,
 
 
 @given(st.data(), samples)
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_pipedream(data: st.DataObject, size: int) -> None:
     # Exact for every float: numbers are text. Kept bytes are not carried; an import takes those of the inputs.
     name = names | st.tuples(names, names).map(" ".join)

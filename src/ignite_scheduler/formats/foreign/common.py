@@ -208,6 +208,15 @@ def shifted(value: float, places: int) -> float:
     return float(Decimal(repr(float(value))).scaleb(places))
 
 
+def total(*values: float) -> float:
+    """The sum in decimal, rounded once: ``total(r, -v)`` undoes ``r = total(v, f)`` for figures as people write them.
+
+    >>> total(0.1, 0.2), 0.1 + 0.2
+    (0.3, 0.30000000000000004)
+    """
+    return float(sum((Decimal(repr(float(value))) for value in values), start=Decimal()))
+
+
 def exact(text: str) -> Fraction:
     """The number that is written, exactly.
 

@@ -42,6 +42,8 @@ from ignite_scheduler.formats.source import read_text
 from ignite_scheduler.model import MODEL_INPUT, Profile
 
 TITLE: Final = "PipeDream's text form"
+NOISE: Final = "__getitem__"
+"""Description of nodes that take one of several outputs; those that nobody reads are noise."""
 _FIELDS: Final = ("forward_compute_time", "backward_compute_time", "activation_size", "parameter_size")
 _FIELD: Final = re.compile(r"(\w+)=(\[[^\]]*\]|[^,\s]+)")
 _LOOKS: Final = re.compile(r" -- .*forward_compute_time=[0-9.]")
@@ -241,7 +243,7 @@ def _layers(nodes: Mapping[str, _Node], edges: Iterable[tuple[str, str]]) -> tup
         useless = [
             name
             for name, node in layers.items()
-            if node.description.startswith("__getitem__") and not read_by[name] & layers.keys()
+            if node.description.startswith(NOISE) and not read_by[name] & layers.keys()
         ]
         if not useless:
             return inputs, layers

@@ -8,6 +8,7 @@ from typing import Final
 
 from ignite_scheduler.formats.foreign.common import exact
 from ignite_scheduler.formats.foreign.exporting import Exported, losses, measured
+from ignite_scheduler.formats.foreign.graph_text import NOISE
 from ignite_scheduler.model import MODEL_INPUT, Profile
 
 _EXACT: Final = Context(prec=2_200)
@@ -28,7 +29,7 @@ def export(profile: Profile, *, kind: str | None = None, samples: int | None = N
         There are no such times (see :func:`measured`).
     """
     chosen = measured(profile, kind, samples)
-    nodes, renamed = _node_names([layer.name for layer in profile.layers])
+    nodes, renamed = _node_names(profile)
     sample = _free_id([own for own, _ in nodes])
     lines = [_line(sample, "Input", 0.0, 0.0, _bytes(_sample_bytes(profile), chosen.samples), "0")]
     for layer, (own, text), times in zip(profile.layers, nodes, chosen.times, strict=True):
@@ -75,13 +76,21 @@ def _sample_bytes(profile: Profile) -> float:
     return next((layer.activation_bytes for layer in alone), 0.0)
 
 
-def _node_names(names: Sequence[str]) -> tuple[list[tuple[str, str]], bool]:
+def _node_names(profile: Profile) -> tuple[list[tuple[str, str]], bool]:
     """(id, description) of each layer, and whether the names are lost that way."""
+    names = [layer.name for layer in profile.layers]
     nodes = [(own, text or own) for own, _, text in (name.partition(" ") for name in names)]
     ids = {own for own, _ in nodes}
-    if len(ids) == len(nodes) and all(_reads_back(*node, name) for node, name in zip(nodes, names, strict=True)):
+    read = {edge.source for layer in profile.layers for edge in layer.inputs}
+    noise = any(text.startswith(NOISE) and name not in read for (_, text), name in zip(nodes, names, strict=True))
+    if (
+        len(ids) == len(nodes)
+        and not noise
+        and all(_reads_back(*node, name) for node, name in zip(nodes, names, strict=True))
+    ):
         return nodes, False
-    return [(f"node{index + 1}", _description(name)) for index, name in enumerate(names)], True
+    texts = [_description(name.replace(NOISE, "item")) for name in names]
+    return [(f"node{index}", text) for index, text in enumerate(texts, start=1)], True
 
 
 def _reads_back(own: str, text: str, name: str) -> bool:
@@ -97,7 +106,7 @@ def _reads_back(own: str, text: str, name: str) -> bool:
 def _description(name: str) -> str:
     """A name as a description that is read back whole, as far as it can be."""
     cleaned = name.partition("(")[0].replace("--", "-").strip()
-    return "layer" if not cleaned or cleaned.startswith("__getitem__") else cleaned
+    return cleaned or "layer"
 
 
 def _free_id(taken: Sequence[str]) -> str:

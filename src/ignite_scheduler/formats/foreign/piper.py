@@ -32,6 +32,7 @@ from ignite_scheduler.formats.foreign.common import (
     imported,
     per_sample,
     shifted,
+    total,
     unique_names,
     without_inputs,
 )
@@ -43,6 +44,8 @@ from ignite_scheduler.model import MODEL_INPUT
 TITLE: Final = "Piper's graph"
 FORWARD_SHARE: Final = 1 / 3
 """Part of forward + backward that is the forward where no recomputing mode tells: a backward costs two."""
+ROUNDING: Final = 1e-9
+"""By how much the difference of two written times may exceed what it stands for."""
 VANILLA: Final = "vanilla"
 RECOMPUTING: Final = "recomp"
 RECOMPUTING_MODE: Final = "activation recomp"
@@ -75,13 +78,14 @@ def _read(found: Found, choices: Choices) -> Imported:
     layers = []
     for index, (plain, recomputing) in enumerate(modes):
         forward = _forward(plain, recomputing)
+        row = [shifted(part, places) for part in (forward, total(plain.time, -forward))]
         layers.append(
             {
                 "name": names[index],
                 "parameter_bytes": plain.parameters,
                 "output_bytes": outputs[index],
                 "activation_bytes": per_sample(plain.in_flight, samples),
-                "times": {kind: {str(samples): [shifted(part, places) for part in (forward, plain.time - forward)]}},
+                "times": {kind: {str(samples): row}},
                 "inputs": inputs[index] or [MODEL_INPUT],
             }
         )
@@ -139,13 +143,13 @@ def _modes(source: Source, index: int, node: PiperNode, degree: int) -> tuple[Pi
 
 
 def _split_is_known(plain: PiperMode, recomputing: PiperMode | None) -> bool:
-    return recomputing is not None and 0 <= recomputing.time - plain.time <= plain.time
+    return recomputing is not None and 0 <= recomputing.time - plain.time <= plain.time * (1 + ROUNDING)
 
 
 def _forward(plain: PiperMode, recomputing: PiperMode | None) -> float:
     """The forward's part of ``timePerSample``."""
     if recomputing is not None and _split_is_known(plain, recomputing):
-        return recomputing.time - plain.time
+        return min(total(recomputing.time, -plain.time), plain.time)
     return plain.time * FORWARD_SHARE
 
 

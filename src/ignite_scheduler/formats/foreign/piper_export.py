@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ignite_scheduler.formats.files import json_text
-from ignite_scheduler.formats.foreign.common import MILLI, of_samples, shifted
+from ignite_scheduler.formats.foreign.common import MILLI, of_samples, shifted, total
 from ignite_scheduler.formats.foreign.exporting import Exported, edge_bytes, edges, losses, measured
 from ignite_scheduler.formats.foreign.piper import RECOMPUTING_MODE, VANILLA, is_milliseconds
 from ignite_scheduler.model import Layer, Profile
@@ -38,7 +38,7 @@ def export(profile: Profile, *, kind: str | None = None, samples: int | None = N
     nodes = []
     for index, layer in enumerate(profile.layers):
         times = chosen.times[index]
-        seconds = times.forward + times.backward
+        seconds = total(times.forward, times.backward)
         sync = {
             "syncTimeFw": {str(one): 0.0 for one in before[index]},
             "syncTimeBw": {str(one): 0.0 for one in behind[index]},
@@ -89,7 +89,7 @@ def _modes(layer: Layer, samples: int, seconds: float, forward: float, read: flo
         },
         {
             "id": RECOMPUTING_MODE,
-            "timePerSample": seconds + forward,
+            "timePerSample": total(seconds, forward),
             "parameterSize": layer.parameter_bytes,
             "memoryUsageA": left,
             "memoryUsageB": fixed + kept - left,
