@@ -37,7 +37,7 @@ def profile(
     time_limit
         Seconds after which no more passes are begun; None = the profiler's own choice.
     device
-        ``cpu`` or ``cuda:N``.
+        ``cpu`` or ``cuda:N``; ``meta`` = size the model only, of whatever size it is, with no times.
     kind
         Kind of device under which the times stand; None = ``cpu``, or the card's name.
     progress
