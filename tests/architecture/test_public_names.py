@@ -30,7 +30,8 @@ PUBLIC = [
     "simulate",
 ]
 VERBS = [
-    "init", "devices", "doctor", "profile", "plan", "compare", "simulate", "run", "trace", "import", "schema", "demo",
+    "init", "devices", "links", "doctor", "profile", "plan", "compare", "simulate",
+    "run", "calibrate", "trace", "import", "export", "schema", "demo",
 ]  # fmt: skip
 
 
