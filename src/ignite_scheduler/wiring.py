@@ -13,16 +13,21 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from ignite_scheduler import zoo
 from ignite_scheduler.control import FINAL, Controller, Options
 from ignite_scheduler.control.events import JobSubmitted
+from ignite_scheduler.cost.calibration import Calibration
+from ignite_scheduler.cost.outlook import checkpoint_seconds
+from ignite_scheduler.daemon.clock import WallClock
 from ignite_scheduler.daemon.directory import Asked, Request, RunDirectory
 from ignite_scheduler.daemon.estimate import STARTUP
 from ignite_scheduler.daemon.eventlog import EventLogs
+from ignite_scheduler.daemon.observing import Observer
+from ignite_scheduler.daemon.pace import Paces
 from ignite_scheduler.daemon.planning import CataloguePlanning
 from ignite_scheduler.daemon.ports import Record
 from ignite_scheduler.daemon.pump import Mismatch, recover, replay
@@ -51,28 +56,20 @@ WATCH_REST: Final = 9.0
 """Rest after a look ÷ time that it took, at least: watching takes at most a tenth of the loop's time."""
 
 
-class WallClock:
-    """Seconds since ``origin`` (a time since 1970): goes on while no process lives, and never falls within one."""
-
-    def __init__(self, origin: float) -> None:
-        self._offset = time.time() - origin - time.monotonic()
-
-    def now(self) -> float:
-        """Seconds since the origin."""
-        return time.monotonic() + self._offset
-
-
 def ask(
     job: Job,
     profile: Profile,
     *,
     submitted: float = 0.0,
-    startup: float = STARTUP,
-    checkpoint_cost: float = 0.0,
+    startup: float | None = None,
+    checkpoint_cost: float | None = None,
+    calibration: Calibration | None = None,
 ) -> Asked:
     """The job as a run takes it: ``submitted`` seconds after the run's start, with its work in steps.
 
-    ``startup`` and ``checkpoint_cost`` are the seconds that the scheduler reckons with for each start and save.
+    ``startup`` and ``checkpoint_cost`` are the seconds that the scheduler reckons with for each start and save. None =
+    what the calibration measured, with its range; without one :data:`~ignite_scheduler.daemon.estimate.STARTUP` and
+    nothing.
 
     Raises
     ------
@@ -86,8 +83,17 @@ def ask(
         from ignite_scheduler.engine.data import num_steps
 
         steps = num_steps(job, len(zoo.dataset(data)))
+    measured = None if calibration is None else calibration.startup
+    if checkpoint_cost is None:
+        checkpoint_cost = 0.0 if calibration is None else checkpoint_seconds(job, profile, calibration)
     return Asked(
-        job=job, profile=profile, work=steps, submitted=submitted, startup=startup, checkpoint_cost=checkpoint_cost
+        job=job,
+        profile=profile,
+        work=steps,
+        submitted=submitted,
+        startup=(STARTUP if measured is None else measured.middle) if startup is None else startup,
+        startup_range=None if startup is not None or measured is None else (measured.low, measured.high),
+        checkpoint_cost=checkpoint_cost,
     )
 
 
@@ -100,6 +106,7 @@ def run(
     objective: Objective = "time",
     memory_margin: float = 0.0,
     search_work: int = DEFAULT_WORK,
+    calibration: Calibration | None = None,
     notices: Sequence[str] = (),
     watch: Watcher | None = None,
 ) -> RunReport:
@@ -113,6 +120,8 @@ def run(
         Who gets what; one of ``POLICIES``.
     search_work
         Budget of each search for plans, see :class:`~ignite_scheduler.planner.Problem`.
+    calibration
+        What earlier runs taught; charged to each prediction, which gets a range. None = the documents alone.
     notices
         What the report should say besides what was emulated.
     watch
@@ -141,6 +150,7 @@ def run(
         memory_margin=memory_margin,
         search_work=search_work,
         origin=0.0,
+        calibration=calibration,
     )
     place = RunDirectory(directory)
     place.check(request)
@@ -186,20 +196,6 @@ def _controller(request: Request) -> Controller:
     return Controller(request.cluster, make_policy(request.policy), OPTIONS)
 
 
-@dataclass(kw_only=True)
-class _Records:
-    """Whoever wants to be told of each record."""
-
-    chronicle: Chronicle
-    logs: EventLogs
-    last_at: float = field(default=0.0)
-
-    def note(self, record: Record) -> None:
-        self.chronicle.note(record)
-        self.logs.note(record)
-        self.last_at = record.event.at
-
-
 class _Session:
     """One process's share of a run, from recovery to report."""
 
@@ -209,13 +205,26 @@ class _Session:
         self._jobs = {asked.job.name: asked for asked in request.jobs}
         self._clock = WallClock(request.origin)
         self._controller = _controller(request)
-        self._records = _Records(chronicle=Chronicle(), logs=EventLogs(place.job))
         self._executor = ProcessExecutor(
             jobs={name: asked.job for name, asked in self._jobs.items()},
             cluster=request.cluster,
             directory_of=place.job,
             clock=self._clock,
         )
+        self._chronicle = Chronicle()
+        self._logs = EventLogs(place.job)
+        self._observer = Observer(
+            asked=self._jobs,
+            cluster=request.cluster,
+            stories=self._chronicle.jobs,
+            promise=self._controller.promises.get,
+            calibration=request.calibration,
+            directory_of=place.job,
+            num_sharing=self._executor.num_sharing,
+            origin=request.origin,
+        )
+        self._last_at = 0.0
+        self._drift = Paces(asked=self._jobs, cluster=request.cluster, calibration=request.calibration)
         self._shell: Shell | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = False
@@ -254,9 +263,9 @@ class _Session:
     async def _recovered(self, watch: Watcher | None) -> Outcome:
         journal = SqlJournal.at(self._place.journal)
         problems = {name: self._problem(asked) for name, asked in self._jobs.items()}
-        planning = CataloguePlanning(problems, lambda: self._controller.cluster)
+        planning = CataloguePlanning(problems, lambda: self._controller.cluster, self._request.calibration)
         try:
-            recovery = recover(journal, self._controller, self._records.note)
+            recovery = recover(journal, self._controller, self._note)
             self._shell = Shell(
                 core=self._controller,
                 journal=journal,
@@ -264,7 +273,7 @@ class _Session:
                 planning=planning,
                 clock=self._clock,
                 settled=self._settled,
-                observer=self._records.note,
+                observer=self._note,
                 recovery=recovery,
             )
             if self._stopping:
@@ -283,6 +292,12 @@ class _Session:
         finally:
             planning.close()
             journal.close()
+
+    def _note(self, record: Record) -> None:
+        self._chronicle.note(record)
+        self._logs.note(record)
+        self._observer.note(record)
+        self._last_at = record.event.at
 
     def _problem(self, asked: Asked) -> Problem:
         request = self._request
@@ -306,6 +321,7 @@ class _Session:
             work=float(asked.work),
             terms=asked.job.queue,
             startup=asked.startup,
+            startup_range=asked.startup_range,
             checkpoint_every=None if asked.job.checkpoint.every is None else float(asked.job.checkpoint.every),
             checkpoint_cost=asked.checkpoint_cost,
         )
@@ -354,7 +370,7 @@ class _Session:
     def _snapshot(self) -> Snapshot:
         return snapshot(
             self._controller,
-            self._records.chronicle.jobs,
+            self._chronicle.jobs,
             dict(self._paces()),
             now=self._clock.now(),
             arriving=tuple((asked.job.name, asked.submitted) for asked in self._missing()),
@@ -363,13 +379,12 @@ class _Session:
 
     def _paces(self) -> Iterator[tuple[str, Pace]]:
         for job_id, _ in self._executor.running():
-            vitals = self._executor.vitals(job_id)
-            if vitals is not None:
-                pace = Pace(done=vitals.done, loss=vitals.loss, step=vitals.step, remaining=vitals.remaining)
-                yield job_id, pace
+            vitals, command = self._executor.vitals(job_id), self._executor.command(job_id)
+            if vitals is not None and command is not None:
+                yield job_id, self._drift.pace(command, vitals)
 
     def _report(self, outcome: Outcome) -> RunReport:
-        stories = self._records.chronicle.jobs
+        stories, slow = self._chronicle.jobs, self._observer.slow()
         return RunReport(
             outcome=outcome,
             policy=self._request.policy,
@@ -378,7 +393,8 @@ class _Session:
                 job_report(story, self._controller, self._place.job(job_id), outcome)
                 for job_id, story in stories.items()
             ),
-            bars=bars(stories.values(), self._records.last_at),
-            notices=self._executor.notices,
-            end=self._records.last_at,
+            bars=bars(stories.values(), self._last_at),
+            notices=(*self._executor.notices, *self._observer.notices),
+            end=self._last_at,
+            slow=slow,
         )

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from ignite_scheduler.api.planned import Planned
 from ignite_scheduler.errors import InputError
-from ignite_scheduler.formats import load_cluster, load_job, load_profile
+from ignite_scheduler.formats import load_calibration, load_cluster, load_job, load_profile
+from ignite_scheduler.formats.calibration import named
 from ignite_scheduler.model import Cluster, Infeasible, Job, Plan, Profile
 
 if TYPE_CHECKING:
+    from ignite_scheduler.cost.calibration import Calibration
     from ignite_scheduler.planner import Objective, Problem
 
 
@@ -21,6 +23,7 @@ def plan(
     profile: Profile | str | Path | None = None,
     objective: Objective = "time",
     memory_margin: float = 0.0,
+    calibration: Calibration | str | Path | None = None,
 ) -> Planned:
     """The best pipeline of one job on a cluster, or why there is none.
 
@@ -34,6 +37,9 @@ def plan(
         What is least: the step time, the job's money or its energy.
     memory_margin
         Safety factor on memory: 0.05 counts 5 % more than the formula gives.
+    calibration
+        What earlier runs taught: charged to every figure, which then has a range, and deadlines are held against its
+        late end. None = the documents alone.
 
     Raises
     ------
@@ -44,7 +50,7 @@ def plan(
     """
     from ignite_scheduler.planner import plan as search
 
-    problem = _problem(job, cluster, profile, objective, memory_margin)
+    problem = _problem(job, cluster, profile, objective, memory_margin, calibration)
     return _planned(problem, search(problem))
 
 
@@ -55,6 +61,7 @@ def pareto(
     profile: Profile | str | Path | None = None,
     objective: Objective = "time",
     memory_margin: float = 0.0,
+    calibration: Calibration | str | Path | None = None,
 ) -> tuple[Planned, ...]:
     """All plans that no other beats in time, devices and money at once, the fastest first; or one refusal.
 
@@ -63,7 +70,7 @@ def pareto(
     from ignite_scheduler.planner import catalogue
     from ignite_scheduler.planner import plan as search
 
-    problem = _problem(job, cluster, profile, objective, memory_margin)
+    problem = _problem(job, cluster, profile, objective, memory_margin, calibration)
     answer: Plan | Infeasible | tuple[Plan, ...] = catalogue(problem)
     queue = problem.job.queue
     if isinstance(answer, tuple) and (queue.deadline is not None or queue.budget is not None):
@@ -72,6 +79,54 @@ def pareto(
     if not isinstance(answer, tuple):
         return (_planned(problem, answer),)
     return tuple(_planned(problem, one) for one in sorted(answer, key=lambda one: one.predicted.step))
+
+
+def retimed(
+    plan: Plan,
+    job: Job | str | Path,
+    cluster: Cluster | str | Path,
+    *,
+    profile: Profile | str | Path | None = None,
+    calibration: Calibration | str | Path | None = None,
+) -> Planned:
+    """The same choice of split, devices, microbatches and schedule with other figures.
+
+    Parameters
+    ----------
+    plan
+        Whose choice is timed anew; what is known of better plans is dropped, since it spoke of other figures.
+    job, cluster, profile, calibration
+        As in :func:`plan`.
+
+    Raises
+    ------
+    InputError
+        A document is wrong, or the plan is not one of this job on this cluster.
+    NotFoundError
+        There is no such file, or the cluster lacks a device of the plan.
+    """
+    from ignite_scheduler.cost import evaluate
+    from ignite_scheduler.cost.outlook import foretold
+    from ignite_scheduler.daemon.placement import choice_of
+
+    problem = _problem(job, cluster, profile, "time", 0.0, calibration)
+    layers = [name for stage in plan.stages for name in stage.layers]
+    if layers != [layer.name for layer in problem.profile.layers]:
+        raise InputError(
+            f"the plan for {plan.job!r} is of other layers than those of profile {problem.profile.name!r}: give the "
+            "job that it was made for, with its profile"
+        )
+    timed = evaluate(
+        problem.job,
+        problem.profile,
+        problem.cluster,
+        choice_of(plan),
+        unused=plan.unused,
+        resolved=plan.resolved,
+    )
+    if problem.calibration is not None:
+        timed = foretold(timed, problem.job, problem.profile, problem.calibration)
+    return _planned(problem, timed)
 
 
 def profile_of(job: Job) -> Profile:
@@ -96,8 +151,10 @@ def _problem(
     profile: Profile | str | Path | None,
     objective: Objective,
     memory_margin: float,
+    calibration: Calibration | str | Path | None,
 ) -> Problem:
     from ignite_scheduler.planner import Problem
+    from ignite_scheduler.planner.problem import charged
 
     job = job if isinstance(job, Job) else load_job(job)
     cluster = cluster if isinstance(cluster, Cluster) else load_cluster(cluster)
@@ -105,10 +162,18 @@ def _problem(
         profile = profile_of(job)
     elif not isinstance(profile, Profile):
         profile = load_profile(profile)
-    return Problem(
+    problem = Problem(
         job=job, profile=profile, cluster=cluster, devices=None, objective=objective, memory_margin=memory_margin
     )
+    return charged(problem, read_calibration(calibration))
+
+
+def read_calibration(calibration: Calibration | str | Path | None) -> Calibration | None:
+    """A calibration given as a value or by the path of its document; errors as those of its reader."""
+    return load_calibration(calibration) if isinstance(calibration, str | Path) else calibration
 
 
 def _planned(problem: Problem, answer: Plan | Infeasible) -> Planned:
+    if isinstance(answer, Plan):
+        answer = named(answer, problem.calibration)
     return Planned(answer=answer, job=problem.job, profile=problem.profile, cluster=problem.cluster)

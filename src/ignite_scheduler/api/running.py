@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from ignite_scheduler.api.markup import table
 from ignite_scheduler.api.measuring import profile as measure
+from ignite_scheduler.api.planning import read_calibration
 from ignite_scheduler.api.tracing import Traced, trace
-from ignite_scheduler.daemon.estimate import STARTUP
 from ignite_scheduler.errors import ConflictError, InputError
 from ignite_scheduler.formats import load_cluster, load_job, load_profile
 from ignite_scheduler.model import Cluster, Job, Profile
 
 if TYPE_CHECKING:
+    from ignite_scheduler.cost.calibration import Calibration
+    from ignite_scheduler.cost.drift import Drift
     from ignite_scheduler.daemon.report import JobReport, RunReport
     from ignite_scheduler.daemon.view import Snapshot
     from ignite_scheduler.planner import Objective
@@ -56,6 +58,7 @@ class Ran:
             "directory": str(report.directory),
             "end_s": report.end,
             "jobs": [_job_entry(job) for job in report.jobs],
+            "slow_devices": [drift_entry(drift) for drift in report.slow],
             "notices": list(report.notices),
         }
 
@@ -81,7 +84,8 @@ class Ran:
     def _repr_html_(self) -> str:
         names = ("name", "state", "planned_step_s", "measured_step_s", "step_error", "finish_s")
         rows = [[entry[name] for name in names] for entry in self.to_dict()["jobs"]]
-        notices = "".join(f"<p>{html.escape(notice)}</p>" for notice in self.report.notices)
+        said = (*map(str, self.report.slow), *self.report.notices)
+        notices = "".join(f"<p>{html.escape(notice)}</p>" for notice in said)
         return table(names, rows) + notices + self.to_svg()
 
 
@@ -101,12 +105,28 @@ def _job_entry(job: JobReport) -> dict[str, Any]:
         "promised_start_s": None if promise is None else promise.start,
         "promised_finish_low_s": None if promise is None else promise.finish_low,
         "promised_finish_high_s": None if promise is None else promise.finish_high,
+        "promise_error": job.promise_error,
+        "promise_kept": job.promise_kept,
         "planned_step_s": job.planned_step,
+        "planned_step_low_s": job.plans[-1].predicted.step_low if job.plans else None,
+        "planned_step_high_s": job.plans[-1].predicted.step_high if job.plans else None,
         "measured_step_s": measured.step,
         "measured_steps": measured.num_steps,
         "step_error": job.step_error,
         "first_loss": measured.losses[0] if measured.losses else None,
         "last_loss": measured.losses[-1] if measured.losses else None,
+    }
+
+
+def drift_entry(drift: Drift) -> dict[str, Any]:
+    """A device's computing time against what was predicted, as our documents have it."""
+    return {
+        "device": drift.device,
+        "kind": drift.kind,
+        "ratio": drift.ratio,
+        "limit": drift.limit,
+        "num_actions": drift.num_actions,
+        "slow": drift.is_slow,
     }
 
 
@@ -120,7 +140,8 @@ def run(
     submit: Mapping[str, float] | None = None,
     objective: Objective = "time",
     memory_margin: float = 0.0,
-    startup: float = STARTUP,
+    startup: float | None = None,
+    calibration: Calibration | str | Path | None = None,
     watch: Callable[[Snapshot], None] | None = None,
 ) -> Ran:
     """Plan, schedule and train jobs now, on this machine, until all are done.
@@ -140,7 +161,10 @@ def run(
     objective, memory_margin
         As in :func:`~ignite_scheduler.api.planning.plan`.
     startup
-        Seconds that a start is expected to take, for what is foretold.
+        Seconds that a start is expected to take, for what is foretold; None = as the calibration says, else
+        :data:`~ignite_scheduler.daemon.estimate.STARTUP`.
+    calibration
+        What earlier runs taught; as in :func:`~ignite_scheduler.api.planning.plan`. It is kept with the run.
     watch
         Shown how the run stands, a few times a second.
 
@@ -155,11 +179,18 @@ def run(
 
     cluster = cluster if isinstance(cluster, Cluster) else load_cluster(cluster)
     loaded = [job if isinstance(job, Job) else load_job(job) for job in jobs]
+    learnt = read_calibration(calibration)
     notices = check_jobs(loaded, profiles or {})
     outputs = {job.name: _free_output(job) for job in loaded if job.output is not None}
     place = Path(directory) if directory is not None else new_directory(loaded)
     asked = [
-        wiring.ask(job, _profile(job, profiles or {}), submitted=(submit or {}).get(job.name, 0.0), startup=startup)
+        wiring.ask(
+            job,
+            _profile(job, profiles or {}),
+            submitted=(submit or {}).get(job.name, 0.0),
+            startup=startup,
+            calibration=learnt,
+        )
         for job in loaded
     ]
     report = wiring.run(
@@ -169,6 +200,7 @@ def run(
         policy=policy,
         objective=objective,
         memory_margin=memory_margin,
+        calibration=learnt,
         notices=notices,
         watch=watch,
     )

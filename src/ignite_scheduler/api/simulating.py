@@ -5,17 +5,19 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ignite_scheduler.api.markup import table
-from ignite_scheduler.api.planning import profile_of
+from ignite_scheduler.api.planning import profile_of, read_calibration
 from ignite_scheduler.errors import InputError
 from ignite_scheduler.formats import load_cluster, load_profile
+from ignite_scheduler.formats.calibration import named
 from ignite_scheduler.model import Cluster, Infeasible, Job, Plan, Profile
 
 if TYPE_CHECKING:
+    from ignite_scheduler.cost.calibration import Calibration
     from ignite_scheduler.formats.workload import WorkloadJob
     from ignite_scheduler.simulation import Costs, PolicyResult
 
@@ -82,6 +84,7 @@ def simulate(
     costs: Costs | None = None,
     promises: bool | None = None,
     profiles: Mapping[str, Profile] | None = None,
+    calibration: Calibration | str | Path | None = None,
 ) -> Simulated:
     """What several policies make of one workload on a simulated cluster.
 
@@ -96,11 +99,14 @@ def simulate(
     seed, noise
         Of the true rates: log(true ÷ predicted) is normal with standard deviation ``noise``. 0 = as predicted.
     costs
-        Seconds that each job pays beside its work: start-up, restart, checkpoint. None = none.
+        Seconds that each job pays beside its work: start-up, restart, checkpoint. What is None in there is as the
+        calibration measured it, without one nothing.
     promises
         Foretell start and finish of each job at submission; None = only for small workloads.
     profiles
         Job name → measured layers, for jobs that name no profile.
+    calibration
+        What earlier runs taught; as in :func:`~ignite_scheduler.api.planning.plan`.
 
     Raises
     ------
@@ -122,12 +128,38 @@ def simulate(
     else:
         name, jobs = "workload", tuple(workload)
     _check_profiles(jobs, profiles or {})
-    planner = catalogue_planner(profiles)
+    learnt = read_calibration(calibration)
+    planner = catalogue_planner(profiles, learnt)
+    charges = costs if learnt is None else _measured_costs(jobs, profiles or {}, learnt, costs)
     results = tuple(
-        play(jobs, cluster, policy, seed=seed, noise=noise, costs=costs, planner=planner, promises=promises)
+        play(jobs, cluster, policy, seed=seed, noise=noise, costs=charges, planner=planner, promises=promises)
         for policy in chosen
     )
     return Simulated(results=results, cluster=cluster, workload=name)
+
+
+def _measured_costs(
+    jobs: Sequence[WorkloadJob], profiles: Mapping[str, Profile], calibration: Calibration, given: Costs | None
+) -> dict[str, Costs]:
+    """Job name → what was given, the rest as the calibration measured it."""
+    from ignite_scheduler.cost.outlook import checkpoint_seconds
+    from ignite_scheduler.simulation import Costs
+
+    given, measured = given or Costs(), calibration.startup
+    if given.startup is None and measured is not None:
+        given = replace(given, startup=measured.middle, startup_range=(measured.low, measured.high))
+    known: dict[str, Profile] = {}
+    found = {}
+    for one in jobs:
+        found[one.name] = given
+        if not isinstance(one.job, Job) or given.checkpoint is not None or calibration.checkpoint is None:
+            continue
+        profile, path = profiles.get(one.name), one.job.model.profile
+        if profile is None and path is not None:
+            profile = known[path] = known.get(path) or load_profile(path)
+        if profile is not None:
+            found[one.name] = replace(given, checkpoint=checkpoint_seconds(one.job, profile, calibration))
+    return found
 
 
 def _check_profiles(jobs: Sequence[WorkloadJob], given: Mapping[str, Profile]) -> None:
@@ -142,10 +174,11 @@ def _check_profiles(jobs: Sequence[WorkloadJob], given: Mapping[str, Profile]) -
 
 def catalogue_planner(
     profiles: Mapping[str, Profile] | None = None,
+    calibration: Calibration | None = None,
 ) -> Callable[[Job, Cluster, tuple[str, ...]], Sequence[Plan] | Infeasible]:
     """A planner that answers with a job's Pareto set, and remembers: several policies ask the same.
 
-    ``profiles``: job name → profile, for jobs that name none themselves.
+    ``profiles``: job name → profile, for jobs that name none themselves. ``calibration``: charged to each plan.
     """
     known = dict(profiles or {})
     answers: dict[tuple[str, Cluster, tuple[str, ...]], Sequence[Plan] | Infeasible] = {}
@@ -163,11 +196,14 @@ def catalogue_planner(
 
     def plans(job: Job, cluster: Cluster, device_ids: tuple[str, ...]) -> Sequence[Plan] | Infeasible:
         from ignite_scheduler.planner import Problem, catalogue
+        from ignite_scheduler.planner.problem import charged
 
         key = (job.name, cluster, device_ids)
         if key not in answers:
             problem = Problem(job=job, profile=profile_for(job), cluster=cluster, devices=device_ids)
-            answers[key] = catalogue(problem)
+            found = catalogue(charged(problem, calibration))
+            named_too = found if isinstance(found, Infeasible) else [named(plan, calibration) for plan in found]
+            answers[key] = named_too
         return answers[key]
 
     return plans

@@ -86,6 +86,17 @@ class Duration(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
+def calibration_option(function: F) -> F:
+    """Add ``--calibration FILE``."""
+    return click.option(
+        "--calibration",
+        "calibration_file",
+        type=FILE,
+        metavar="FILE",
+        help="What earlier runs taught (ignite calibrate): charged to every prediction, which then has a range.",
+    )(function)
+
+
 def cluster_option(function: F) -> F:
     """Add the required ``--cluster FILE``."""
     return click.option(

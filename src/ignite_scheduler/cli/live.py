@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from ignite_scheduler.cli import exits
-from ignite_scheduler.cli.output import console, seconds, table
+from ignite_scheduler.cli.output import console, seconds, span, table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -38,6 +38,7 @@ class PlainLines:
     def __init__(self) -> None:
         self._states: dict[str, str] = {}
         self._said_at: dict[str, float] = {}
+        self._slow: set[tuple[str, str]] = set()
 
     def show(self, seen: Snapshot) -> None:
         """Say what is new."""
@@ -49,6 +50,10 @@ class PlainLines:
                 exits.say(f"{seen.now:7.1f} s  {job.job_id}: {sentence(job, seen.now)}")
                 self._said_at[job.job_id] = seen.now
             self._states[job.job_id] = state
+            for drift in job.pace.slow if job.pace is not None else ():
+                if (job.job_id, drift.device) not in self._slow:
+                    self._slow.add((job.job_id, drift.device))
+                    exits.say(f"{seen.now:7.1f} s  {job.job_id}: {drift}")
 
 
 def sentence(job: JobView, now: float) -> str:
@@ -84,10 +89,18 @@ def eta(job: JobView, now: float) -> str:
     if job.pace is not None:
         if job.done >= job.work:
             return "finishing"
-        return "estimating" if job.pace.remaining is None else f"{seconds(job.pace.remaining)} left"
+        left = "estimating" if job.pace.remaining is None else f"{seconds(job.pace.remaining)} left"
+        return left + foretold_finish(job)
     if job.start is not None and job.started is None and job.start > now and not job.device_ids:
-        return f"starts in {seconds(job.start - now)}"
+        return f"starts in {seconds(job.start - now)}" + foretold_finish(job)
     return ""
+
+
+def foretold_finish(job: JobView) -> str:
+    """When it is foretold to finish, where that is a range; empty elsewhere."""
+    if job.finish_low is None or job.finish_high is None or job.finish_low == job.finish_high:
+        return ""
+    return f", done at {span(job.finish_low, job.finish_high)}"
 
 
 def live_view(seen: Snapshot) -> RenderableType:
@@ -116,7 +129,13 @@ def live_view(seen: Snapshot) -> RenderableType:
     columns = ["job", "state", "plan", "progress", "steps", "step", "loss", "outlook"]
     fleet = "   ".join(f"{device} [bold]{escape(job or '·')}[/]" for device, job in seen.holders.items())
     head = f"{seconds(seen.now)}   {fleet}" + ("   [yellow]saving and stopping[/]" if seen.stopping else "")
-    return Group(head, "", table(columns, rows, right="456"))
+    slow = [
+        f"[yellow]{escape(f'{job.job_id}: {drift}')}[/]"
+        for job in seen.jobs
+        if job.pace is not None
+        for drift in job.pace.slow
+    ]
+    return Group(head, "", table(columns, rows, right="456"), *slow)
 
 
 def _coloured(state: str) -> str:

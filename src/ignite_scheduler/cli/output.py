@@ -135,6 +135,16 @@ def seconds(value: float | None) -> str:
     return format_duration(value)
 
 
+def span(low: float | None, high: float | None) -> str:
+    """A range of seconds for people, one figure where both ends are the same, a dash where unknown.
+
+    >>> span(1.5, 2.0), span(2.0, 2.0)
+    ('1.5s to 2s', '2s')
+    """
+    ends = [seconds(low), seconds(high)]
+    return ends[0] if ends[0] == ends[1] else " to ".join(ends)
+
+
 def percent(value: float | None, digits: int = 1) -> str:
     """A share as percents, a dash where unknown.
 

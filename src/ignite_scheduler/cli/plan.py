@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ignite_scheduler.cli import exits
-from ignite_scheduler.cli.arguments import FILE, Percent, cluster_option
+from ignite_scheduler.cli.arguments import FILE, Percent, calibration_option, cluster_option
 from ignite_scheduler.cli.output import emit, is_document, output_option, searching, show
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ Examples:
   ignite plan job.yaml -c cluster.yaml --what-if +1xA100-40GB --what-if -node:lab2
   ignite plan job.yaml -c cluster.yaml --pareto
   ignite plan job.yaml -c cluster.yaml --svg step.svg --trace step.json
+  ignite plan job.yaml -c cluster.yaml --calibration calibration.json
 
 \b
 The plan is exact: its step time is that of the whole pipeline, link by link and action by action, not a
@@ -48,6 +49,7 @@ Exit code 3: there is no plan (the reasons are printed); 4: the job's deadline c
     metavar="CHANGE",
     help="Also plan on a changed cluster: +1xKIND, +1xKIND@NODE, -node:NAME or -device:ID. May be repeated.",
 )
+@calibration_option
 @click.option("--pareto", is_flag=True, help="All plans that no other beats in time, devices and money at once.")
 @click.option(
     "--memory-margin", type=Percent(), default="0%", show_default=True, help="Count so much more memory than computed."
@@ -66,6 +68,7 @@ def command(
     changes: tuple[str, ...],
     pareto: bool,
     memory_margin: float,
+    calibration_file: Path | None,
     trace: Path | None,
     svg: Path | None,
     output: str,
@@ -83,6 +86,8 @@ def command(
     job, cluster = api.load_job(job_file), api.load_cluster(cluster_file)
     profile = api.load_profile(profile_file) if profile_file else None
     wish: dict[str, Any] = {"profile": profile, "objective": objective, "memory_margin": memory_margin}
+    if calibration_file is not None:
+        wish["calibration"] = api.load_calibration(calibration_file)
     others = {change: changed(cluster, change) for change in changes}
     with searching():
         if pareto:

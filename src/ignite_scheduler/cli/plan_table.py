@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from ignite_scheduler.cli.output import bar, number, percent, seconds, table
+from ignite_scheduler.cli.output import bar, number, percent, seconds, span, table
 from ignite_scheduler.model import Alternative, Infeasible, Plan, Stage
 from ignite_scheduler.units import format_memory
 
@@ -101,21 +101,34 @@ def _layers(stage: Stage, *, wide: bool) -> str:
 def summary(plan: Plan, currency: str | None) -> list[str]:
     """Lines on time, bottleneck, proof and money."""
     predicted = plan.predicted
-    step = seconds(predicted.step)
-    if predicted.step_low != predicted.step_high:
-        step += f" ({seconds(predicted.step_low)} to {seconds(predicted.step_high)})"
     lines = [
-        f"step {step}   {number(predicted.samples_per_second)} samples/s   bubble {percent(predicted.bubble_fraction)}"
-        f"   bottleneck {bottleneck_text(plan)}",
+        f"step {step_text(plan)}   {number(predicted.samples_per_second)} samples/s   "
+        f"bubble {percent(predicted.bubble_fraction)}   bottleneck {bottleneck_text(plan)}",
         proof_text(plan),
     ]
-    totals = [f"whole job {seconds(predicted.duration)}"] if predicted.duration is not None else []
+    totals = [f"whole job {duration_text(plan)}"] if predicted.duration is not None else []
     if predicted.cost is not None:
         totals.append(f"cost {money(predicted.cost, currency)}")
     if predicted.energy is not None:
         totals.append(f"energy {number(predicted.energy / 3.6e6)} kWh")
     totals.append(f"traffic {format_memory(predicted.transfer_bytes)} a step")
     return [*lines, "   ".join(totals)]
+
+
+def step_text(plan: Plan) -> str:
+    """Seconds of a step, with the range of 80 % of the cases where a calibration gives one."""
+    predicted = plan.predicted
+    if predicted.step_low == predicted.step_high:
+        return seconds(predicted.step)
+    return f"{seconds(predicted.step)} ({span(predicted.step_low, predicted.step_high)})"
+
+
+def duration_text(plan: Plan) -> str:
+    """Seconds of the whole job, with their range where a calibration gives one."""
+    predicted = plan.predicted
+    if predicted.duration_low is None or predicted.duration_high is None:
+        return seconds(predicted.duration)
+    return f"{seconds(predicted.duration)} ({span(predicted.duration_low, predicted.duration_high)})"
 
 
 def money(value: float | None, currency: str | None) -> str:
@@ -163,9 +176,9 @@ def pareto_table(plans: Sequence[Plan], currency: str | None) -> Table:
             escape(", ".join(plan.device_ids)),
             "-".join(str(len(stage.layers)) for stage in plan.stages),
             f"{plan.schedule} ×{len(plan.microbatches)}",
-            seconds(plan.predicted.step),
+            step_text(plan),
             ratio(plan.predicted.step, fastest),
-            seconds(plan.predicted.duration),
+            duration_text(plan),
             money(plan.predicted.cost, currency),
         ]
         for plan in sorted(plans, key=lambda plan: plan.predicted.step)
@@ -185,6 +198,17 @@ def ratio(value: float, reference: float) -> str:
     return f"{100 * (value / reference - 1):+.1f} %"
 
 
+def against(plan: Plan, base: Plan | Infeasible, reference: float) -> str:
+    """How much longer or shorter a step is than the first plan's, and whether that is more than their ranges."""
+    text = ratio(plan.predicted.step, reference)
+    if not isinstance(base, Plan) or text == "equal":
+        return text
+    one, other = plan.predicted, base.predicted
+    ranged = one.step_low < one.step_high and other.step_low < other.step_high
+    overlap = one.step_low <= other.step_high and other.step_low <= one.step_high
+    return f"{text} (within their ranges)" if ranged and overlap else text
+
+
 def infeasible_parts(answer: Infeasible) -> list[RenderableType]:
     """Why there is no plan, by how much, and what would cure it."""
     parts: list[RenderableType] = [f"[bold red]cannot be planned[/] ({answer.code}): {escape(answer.text)}"]
@@ -200,8 +224,8 @@ def difference_table(columns: Sequence[str], plans: Sequence[Plan | Infeasible],
     base = plans[0]
     reference = base.predicted.step if isinstance(base, Plan) else 0.0
     rows: list[list[str]] = [
-        ["step", *(seconds(p.predicted.step) if isinstance(p, Plan) else f"none ({p.code})" for p in plans)],
-        ["against the first", *(_of(plan, lambda p: ratio(p.predicted.step, reference)) for plan in plans)],
+        ["step", *(step_text(p) if isinstance(p, Plan) else f"none ({p.code})" for p in plans)],
+        ["against the first", *(_of(plan, lambda p: against(p, base, reference)) for plan in plans)],
         ["samples/s", *(_of(plan, lambda p: number(p.predicted.samples_per_second)) for plan in plans)],
         ["bubble", *(_of(plan, lambda p: percent(p.predicted.bubble_fraction)) for plan in plans)],
         ["bottleneck", *(_of(plan, bottleneck_text) for plan in plans)],
@@ -209,7 +233,7 @@ def difference_table(columns: Sequence[str], plans: Sequence[Plan | Infeasible],
         ["layers", *(_of(plan, lambda p: "-".join(str(len(s.layers)) for s in p.stages)) for plan in plans)],
         ["schedule", *(_of(plan, lambda p: f"{p.schedule} ×{len(p.microbatches)}") for plan in plans)],
         ["fullest device", *(_of(plan, _fullest) for plan in plans)],
-        ["whole job", *(_of(plan, lambda p: seconds(p.predicted.duration)) for plan in plans)],
+        ["whole job", *(_of(plan, duration_text) for plan in plans)],
         ["cost", *(_of(plan, lambda p: money(p.predicted.cost, currency)) for plan in plans)],
     ]
     return table(["", *columns], [[escape(cell) for cell in row] for row in rows])

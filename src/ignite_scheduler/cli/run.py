@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from ignite_scheduler.cli import exits
-from ignite_scheduler.cli.arguments import FILE, FOLDER, Duration, Percent
-from ignite_scheduler.cli.output import emit, is_document, output_option, seconds, show, table
+from ignite_scheduler.cli.arguments import FILE, FOLDER, Duration, Percent, calibration_option
+from ignite_scheduler.cli.output import emit, is_document, output_option, seconds, show, span, table
 from ignite_scheduler.daemon.estimate import STARTUP
 
 if TYPE_CHECKING:
@@ -18,14 +18,17 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ignite_scheduler.api import Ran
+    from ignite_scheduler.cost.calibration import Calibration
     from ignite_scheduler.daemon.report import JobReport
-    from ignite_scheduler.model import Job, Profile
+    from ignite_scheduler.model import Cluster, Job, Profile
 
 EPILOG: Final = """\b
 Examples:
   ignite run job.yaml --cluster cluster.yaml
   ignite run a.yaml b.yaml c.yaml --cluster cluster.yaml --policy backfill --directory runs/three
   ignite run --resume runs/three
+  ignite calibrate runs/three --write calibration.json
+  ignite run job.yaml --cluster cluster.yaml --calibration calibration.json
 
 \b
 Ctrl-C once saves a checkpoint of every job and stops (exit code 130; --resume goes on from there); twice kills.
@@ -45,10 +48,9 @@ Devices with a speed are played by this machine: each works at that share of one
 @click.option(
     "--startup",
     type=Duration(),
-    default=f"{STARTUP}s",
-    show_default=True,
-    help="Expected time of a start, for promises.",
+    help=f"Expected time of a start, for promises [default: the calibration's, else {STARTUP:g}s].",
 )
+@calibration_option
 @output_option
 @click.pass_context
 def command(
@@ -60,7 +62,8 @@ def command(
     directory: Path | None,
     resumed: Path | None,
     memory_margin: float,
-    startup: float,
+    startup: float | None,
+    calibration_file: Path | None,
     output: str,
 ) -> None:
     """Plan, schedule and train JOBs now, until all are done; then show planned against measured."""
@@ -69,18 +72,19 @@ def command(
     from ignite_scheduler.cli.live import watching
 
     if resumed is not None:
-        if job_files or cluster_file or directory:
-            raise click.UsageError("--resume knows its jobs, cluster and directory: give nothing else")
+        if job_files or cluster_file or directory or calibration_file:
+            raise click.UsageError("--resume knows its jobs, cluster, directory and calibration: give nothing else")
         with watching() as watch:
             ran = api.resume(resumed, watch=watch)
     else:
         if not job_files or cluster_file is None:
             raise click.UsageError("give at least one JOB and --cluster FILE, or --resume FOLDER")
         jobs, cluster = [api.load_job(path) for path in job_files], api.load_cluster(cluster_file)
+        calibration = None if calibration_file is None else api.load_calibration(calibration_file)
         for warning in check_jobs(jobs, {}):
             exits.say(warning)
         profiles = measured_profiles(jobs)
-        _warn_of_limits(jobs, cluster, profiles)
+        _warn_of_limits(jobs, cluster, profiles, calibration)
         with watching() as watch:
             ran = api.run(
                 jobs,
@@ -90,6 +94,7 @@ def command(
                 profiles=profiles,
                 memory_margin=memory_margin,
                 startup=startup,
+                calibration=calibration,
                 watch=watch,
             )
     _show(ran, output)
@@ -109,14 +114,16 @@ def measured_profiles(jobs: Sequence[Job]) -> dict[str, Profile]:
     return found
 
 
-def _warn_of_limits(jobs: Sequence[Job], cluster: Any, profiles: dict[str, Profile]) -> None:
+def _warn_of_limits(
+    jobs: Sequence[Job], cluster: Cluster, profiles: dict[str, Profile], calibration: Calibration | None
+) -> None:
     """Say before the start what each job's plan warns of, such as a time limit that cannot hold its steps."""
     from ignite_scheduler import api
 
     for job in jobs:
         if job.queue.max_time is None:
             continue
-        planned = api.plan(job, cluster, profile=profiles.get(job.name))
+        planned = api.plan(job, cluster, profile=profiles.get(job.name), calibration=calibration)
         for warning in planned.plan.warnings if planned.feasible else ():
             exits.say(f"warning: {job.name}: {warning}")
 
@@ -129,6 +136,8 @@ def _show(ran: Ran, output: str) -> None:
         emit(ran.to_dict(), output)
         return
     show(outcome_table(ran))
+    for drift in ran.report.slow:
+        show(str(drift))
     for job in ran.report.jobs:
         if job.refused is not None:
             show(f"{job.job_id} cannot run ({job.refused.code}): {job.refused.text}")
@@ -149,6 +158,7 @@ def outcome_table(ran: Ran) -> Table:
         "promised finish",
         "real",
         "error",
+        "kept",
         "loss",
     ]
     return table(columns, rows, right="345678")
@@ -158,11 +168,6 @@ def _row(job: JobReport) -> list[str]:
     from rich.markup import escape
 
     losses = job.measured.losses
-    promise, finished = job.promise, job.story.finished
-    promised = None if promise is None else (promise.finish_low + promise.finish_high) / 2
-    late = None
-    if promised is not None and finished is not None and promised > job.story.submitted:
-        late = (finished - promised) / (promised - job.story.submitted)
     return [
         escape(job.job_id),
         str(job.state),
@@ -170,11 +175,22 @@ def _row(job: JobReport) -> list[str]:
         seconds(job.planned_step),
         seconds(job.measured.step),
         signed(job.step_error),
-        seconds(promised),
-        seconds(finished),
-        signed(late),
+        promise_text(job),
+        seconds(job.story.finished),
+        signed(job.promise_error),
+        kept_text(job),
         f"{losses[0]:.3g} → {losses[-1]:.3g}" if losses else "–",
     ]
+
+
+def promise_text(job: JobReport) -> str:
+    """The finish that was promised when the job was admitted, with its range where there was one."""
+    return "–" if job.promise is None else span(job.promise.finish_low, job.promise.finish_high)
+
+
+def kept_text(job: JobReport) -> str:
+    """Whether the job finished within the range that was promised; a dash where no range was."""
+    return "–" if job.promise_kept is None else "yes" if job.promise_kept else "no"
 
 
 def signed(value: float | None) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from ignite_scheduler.cli import exits
-from ignite_scheduler.cli.arguments import FILE, FOLDER, Duration, Spread, cluster_option
+from ignite_scheduler.cli.arguments import FILE, FOLDER, Duration, Spread, calibration_option, cluster_option
 from ignite_scheduler.cli.output import (
     emit,
     is_document,
@@ -54,11 +54,10 @@ devices for all jobs jointly). The deciding code is that of the live loop.
 @click.option(
     "--noise", type=Spread(), default=0.0, show_default=True, help="Spread of true rates: sd of log(true ÷ predicted)."
 )
-@click.option("--startup", type=Duration(), default="0s", show_default=True, help="Paid at each start of a job.")
-@click.option(
-    "--restart", type=Duration(), default="0s", show_default=True, help="Paid beside it at a start from a checkpoint."
-)
-@click.option("--checkpoint", type=Duration(), default="0s", show_default=True, help="Paid for each checkpoint.")
+@click.option("--startup", type=Duration(), help="Paid at each start of a job [default: the calibration's, else 0s].")
+@click.option("--restart", type=Duration(), help="Paid beside it at a start from a checkpoint [default: 0s].")
+@click.option("--checkpoint", type=Duration(), help="Paid for each checkpoint [default: the calibration's, else 0s].")
+@calibration_option
 @click.option("--jobs-csv", type=FILE, metavar="FILE", help="Write a line for each job under each policy.")
 @click.option(
     "--report",
@@ -75,9 +74,10 @@ def command(
     policies: str,
     seed: int,
     noise: float,
-    startup: float,
-    restart: float,
-    checkpoint: float,
+    startup: float | None,
+    restart: float | None,
+    checkpoint: float | None,
+    calibration_file: Path | None,
     jobs_csv: Path | None,
     folder: Path | None,
     output: str,
@@ -92,7 +92,15 @@ def command(
     names = tuple(name.strip() for name in policies.split(",") if name.strip())
     costs = Costs(startup=startup, restart=restart, checkpoint=checkpoint)
     with searching():
-        simulated = api.simulate(workload_file, cluster_file, policies=names, seed=seed, noise=noise, costs=costs)
+        simulated = api.simulate(
+            workload_file,
+            cluster_file,
+            policies=names,
+            seed=seed,
+            noise=noise,
+            costs=costs,
+            calibration=calibration_file,
+        )
     if jobs_csv is not None:
         write_text(jobs_csv, simulated.to_csv())
     if folder is not None:

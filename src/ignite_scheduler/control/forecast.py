@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ignite_scheduler.control import limits
-from ignite_scheduler.control.admission import run_seconds
+from ignite_scheduler.control.admission import run_seconds, startup_seconds
 from ignite_scheduler.control.commands import Command, PlanJob, SetTimer, StartGang, StopGang
 from ignite_scheduler.control.events import Event, GangFinished, GangStopped, TimerFired
 from ignite_scheduler.control.records import JobRecord
 from ignite_scheduler.control.states import State
-from ignite_scheduler.policy.candidates import RangeEnd
+from ignite_scheduler.policy.candidates import Candidate, RangeEnd
 
 if TYPE_CHECKING:
     from ignite_scheduler.control.controller import Controller
@@ -63,12 +63,23 @@ class _IdealWorld:
                 self.push(GangStopped(at=now, job_id=job_id, epoch=record.epoch, saved=record.saved))
                 continue
             if pace != "expected":
-                end = now + (end - now) * job.option.candidate.rate / job.option.candidate.pace(pace)
+                end = now + self._left(record, job.option.candidate, end - now, now)
             self.push(GangFinished(at=end, job_id=job_id, epoch=record.epoch))
             limit = limits.timer(record, job.started)
             if limit is not None:
                 self.push(TimerFired(at=max(now, limit.at), timer_id=limit.timer_id))
         self.push(TimerFired(at=now, timer_id="look-ahead"))  # changes nothing, but lets the copy ask for its round
+
+    def _left(self, record: JobRecord, candidate: Candidate, expected: float, now: float) -> float:
+        """Seconds that a gang still needs at this end of its range, where ``expected`` ones are expected."""
+        starting = [0.0, 0.0]
+        if record.state is State.STARTING:
+            gone = now - record.held.commanded_at
+            starting = [
+                max(0.0, startup_seconds(record.spec, record.remaining, end) - gone) for end in ("expected", self.pace)
+            ]
+        working = max(0.0, expected - starting[0])
+        return starting[1] + working * candidate.rate / candidate.pace(self.pace)
 
     def push(self, event: Event) -> None:
         self.serial += 1

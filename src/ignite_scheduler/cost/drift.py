@@ -100,8 +100,7 @@ def predicted_seconds(stage: StageObservation, calibration: Calibration | None) 
     if calibration is None:
         return planned
     kind = calibration.of(stage.kind)
-    stretched = planned * kind.rate * (1.0 + kind.contention * (stage.num_sharing - 1))
-    return stretched + 2.0 * kind.launch / (stage.speed or 1.0)
+    return planned * kind.rate + 2.0 * kind.launch / (stage.speed or 1.0)
 
 
 def live_drifts(

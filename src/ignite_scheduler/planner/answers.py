@@ -79,14 +79,14 @@ def _memory_cures(problem: Problem, least: float) -> tuple[str, ...]:
 
 def late(plan: Plan, deadline: float, proven: bool) -> Infeasible:
     """The refusal of a deadline that even the fastest plan misses."""
-    finish = plan.predicted.duration
+    finish = plan.predicted.latest
     assert finish is not None
     best = "the earliest finish is" if proven else "the earliest finish found is"
     return Infeasible(
         code="deadline",
         text=(
             f"the deadline of {format_duration(deadline)} cannot be met: {best} {format_duration(finish)} "
-            "after the start"
+            f"after the start{'' if finish == plan.predicted.duration else ', at the late end of its range'}"
         ),
         earliest_finish=finish,
         cures=(f"a deadline of at least {format_duration(finish)}", "fewer steps", "more or faster devices"),

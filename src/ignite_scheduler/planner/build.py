@@ -6,6 +6,7 @@ import math
 from itertools import pairwise
 
 from ignite_scheduler.cost import Assignment, evaluate, microbatch_sizes, resolved_precision
+from ignite_scheduler.cost.outlook import foretold
 from ignite_scheduler.model import Alternative, Bound, Plan
 from ignite_scheduler.planner.problem import Family
 from ignite_scheduler.planner.setup import Setup
@@ -28,13 +29,14 @@ def assignment_of(setup: Setup, choice: Choice, family: Family) -> Assignment:
 def evaluated(setup: Setup, choice: Choice, family: Family) -> Plan:
     """The plan of a choice without bound or reasons."""
     problem = setup.problem
-    return evaluate(
+    plan = evaluate(
         problem.job,
         problem.profile,
         problem.cluster,
         assignment_of(setup, choice, family),
         memory_margin=problem.memory_margin,
     )
+    return _ranged(setup, plan)
 
 
 def build(setup: Setup, choice: Choice, family: Family, bound: float) -> Plan:
@@ -42,7 +44,7 @@ def build(setup: Setup, choice: Choice, family: Family, bound: float) -> Plan:
     problem = setup.problem
     bare = evaluated(setup, choice, family)
     assignment = assignment_of(setup, choice, family)
-    return evaluate(
+    plan = evaluate(
         problem.job,
         problem.profile,
         problem.cluster,
@@ -52,6 +54,14 @@ def build(setup: Setup, choice: Choice, family: Family, bound: float) -> Plan:
         warnings=_warnings(setup, bare),
         resolved=_resolved(setup, assignment, family),
     )
+    return _ranged(setup, plan)
+
+
+def _ranged(setup: Setup, plan: Plan) -> Plan:
+    problem = setup.problem
+    if problem.calibration is None:
+        return plan
+    return foretold(plan, problem.job, problem.profile, problem.calibration)
 
 
 def alternative(setup: Setup, choice: Choice, family: Family) -> Alternative:
@@ -69,13 +79,15 @@ def alternative(setup: Setup, choice: Choice, family: Family) -> Alternative:
 
 
 def _warnings(setup: Setup, bare: Plan) -> tuple[str, ...]:
-    job, step, duration = setup.problem.job, bare.predicted.step, bare.predicted.duration
+    job, step, duration = setup.problem.job, bare.predicted.step_high, bare.predicted.latest
     limit = job.queue.max_time
     if limit is None or duration is None or duration <= limit:
         return ()
+    beside = max(0.0, duration - (job.steps or 0) * step)  # start-up and checkpoints, where they are known
+    surely = "" if step == bare.predicted.step else "surely "
     return (
-        f"max_time {format_duration(limit)} cannot hold the {job.steps} steps of {format_duration(step)}: "
-        f"~{int(limit / step)} steps fit",
+        f"max_time {format_duration(limit)} cannot {surely}hold the {job.steps} steps of {format_duration(step)}: "
+        f"~{max(0, int((limit - beside) / step))} steps fit",
     )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
+from ignite_scheduler.cost.calibration import Calibration, calibrated
 from ignite_scheduler.model import Cluster, Job, Profile
 from ignite_scheduler.pipeline import SCHEDULES
 
@@ -31,6 +32,8 @@ class Problem:
         What is made small: the step time, or the money or the energy of a step.
     memory_margin
         Safety factor on memory: 0.05 counts 5 % more than the formula gives.
+    calibration
+        What profile and cluster are charged with already (see :func:`charged`); gives the ranges. None = nothing.
     work
         Search budget: the number of pipelines timed. Counted, never clocked, so that a plan is repeatable.
     """
@@ -41,7 +44,16 @@ class Problem:
     devices: tuple[str, ...] | None = None
     objective: Objective = "time"
     memory_margin: float = 0.0
+    calibration: Calibration | None = None
     work: int = DEFAULT_WORK
+
+
+def charged(problem: Problem, calibration: Calibration | None) -> Problem:
+    """The problem with the calibration charged to its profile and cluster; unchanged where there is none."""
+    if calibration is None:
+        return problem
+    profile, cluster = calibrated(problem.profile, problem.cluster, calibration)
+    return replace(problem, profile=profile, cluster=cluster, calibration=calibration)
 
 
 class Family(NamedTuple):

@@ -36,7 +36,7 @@ def held(problem: Problem, made: Plan, fastest: Plan | None) -> Plan | Infeasibl
 
 
 def _in_time(problem: Problem, made: Plan) -> bool:
-    deadline, duration = problem.job.queue.deadline, made.predicted.duration
+    deadline, duration = problem.job.queue.deadline, made.predicted.latest
     return deadline is None or duration is None or duration <= deadline
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -59,13 +59,15 @@ _REPORT, _NODE, _SUBMISSION, _TIMER = range(4)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """Seconds that jobs pay beside their work."""
+    """Seconds that jobs pay beside their work; None = what a calibration says, without one none."""
 
-    startup: float = 0.0
+    startup: float | None = None
     """At each start."""
-    restart: float = 0.0
+    startup_range: tuple[float, float] | None = None
+    """Its early and its late end, for promises; None = not known."""
+    restart: float | None = None
     """Further at a start that continues saved work."""
-    checkpoint: float = 0.0
+    checkpoint: float | None = None
     """For a checkpoint."""
 
 
@@ -76,7 +78,7 @@ def simulate(
     *,
     seed: int = 0,
     planner: Planner | None = None,
-    costs: Costs | None = None,
+    costs: Costs | Mapping[str, Costs] | None = None,
     faults: Iterable[NodeFault] = (),
     noise: float = 0.0,
     promises: bool | None = None,
@@ -94,7 +96,7 @@ def simulate(
     planner
         Makes the plans of pipeline jobs; may be None if there are none. Asked again when the set of devices changes.
     costs
-        Charged to every job; none by default.
+        Charged to every job, or by the job's name; none by default.
     faults
         Nodes that are lost and come back.
     noise
@@ -115,7 +117,7 @@ def simulate(
         promises = len(workload) <= PROMISED_BY_DEFAULT
     timed = _TimedPolicy(policy)
     controller = Controller(cluster, timed, replace(options or Options(), promises=promises))
-    driver = _Driver(controller, timed, workload, planner, costs or Costs(), World(seed=seed, noise=noise))
+    driver = _Driver(controller, timed, workload, planner, costs or {}, World(seed=seed, noise=noise))
     for fault in faults:
         driver.plan_fault(fault)
     began = time.process_time()
@@ -163,7 +165,7 @@ class _Driver:
         timed: _TimedPolicy,
         workload: Sequence[WorkloadJob],
         planner: Planner | None,
-        costs: Costs,
+        costs: Costs | Mapping[str, Costs],
         world: World,
     ) -> None:
         self.controller = controller
@@ -182,7 +184,8 @@ class _Driver:
         if len(self.jobs) != len(workload):
             raise InputError("two jobs of the workload have one name; rename one")
         for job in workload:
-            self.push(_SUBMISSION, _submission(job, costs))
+            own = costs if isinstance(costs, Costs) else costs.get(job.name, Costs())
+            self.push(_SUBMISSION, _submission(job, own))
 
     def push(self, priority: int, event: Event) -> None:
         self.serial += 1
@@ -333,8 +336,9 @@ def _submission(job: WorkloadJob, costs: Costs) -> JobSubmitted:
         job_id=job.name,
         work=work,
         terms=terms,
-        startup=costs.startup,
-        restart=costs.restart,
+        startup=costs.startup or 0.0,
+        startup_range=costs.startup_range,
+        restart=costs.restart or 0.0,
         checkpoint_every=every,
-        checkpoint_cost=costs.checkpoint,
+        checkpoint_cost=costs.checkpoint or 0.0,
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ignite_scheduler.api.markup import table
 from ignite_scheduler.cli.output import percent, seconds
 from ignite_scheduler.cli.plan_table import bottleneck_text, proof_text, short_form
-from ignite_scheduler.cli.run import signed
+from ignite_scheduler.cli.run import promise_text, signed
 from ignite_scheduler.formats import (
     cluster_document,
     job_document,
@@ -79,7 +79,7 @@ def page(demo: Demo, traces: dict[str, Traced]) -> str:
     """The page as HTML that needs no other file."""
     parts = [
         "<h1>IgNITE demo</h1>",
-        *map(_note, demo.ran.report.notices),
+        *map(_note, (*map(str, demo.ran.report.slow), *demo.ran.report.notices)),
         _note(f"A start took {seconds(demo.startup)} in a trial; promises and the simulation reckon with it."),
         "<h2>Planned and measured</h2>",
         table(
@@ -127,16 +127,15 @@ def finish_rows(demo: Demo) -> list[list[str]]:
 
 def _finish_row(demo: Demo, job: JobReport) -> list[str]:
     [simulated] = [row.finish for row in demo.simulated.results[0].rows if row.job == job.job_id]
-    promised = None if job.promise is None else (job.promise.finish_low + job.promise.finish_high) / 2
     submitted, real = job.story.submitted, job.story.finished
     return [
         job.job_id,
         seconds(submitted),
         seconds(job.story.started),
-        seconds(promised),
+        promise_text(job),
         seconds(simulated),
         seconds(real),
-        signed(relative(real, promised, submitted)),
+        signed(job.promise_error),
         signed(relative(real, simulated, submitted)),
     ]
 
