@@ -2,6 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+MODELS := $(VENV)/.models-installed
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
 
 .PHONY: help setup demo test check bench docs clean
@@ -16,10 +17,14 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "compiling the planner's search, once"; $(BIN)/python examples/01_plan.py > /dev/null
 	touch $@
 
+$(MODELS): $(STAMP)
+	$(PIP) install -q -c constraints.txt -e '.[torch,hf,timm,dev]'
+	touch $@
+
 demo: setup  ## schedule and train several real models over unlike emulated devices; leaves report/
 	$(BIN)/ignite demo
 
-test: setup check  ## run all checks and tests
+test: setup $(MODELS) check  ## run all checks and tests
 	$(BIN)/python -m pytest
 
 check: setup  ## style, types and layers

@@ -44,7 +44,7 @@ def zoo_job(model: str, data: str, args: dict[str, Any], data_args: dict[str, An
 
 def make_plan(job: Job, split: Sequence[int], microbatches: Sequence[int], schedule: str = "1f1b") -> Plan:
     """A plan with these layer counts on the devices ``rank-0``, ``rank-1``, …"""
-    names = layer_names(build_chain(job.model, seed=job.seed))
+    names = layer_names(build_chain(job.model, seed=job.seed, data=job.data))
     return bare_plan(job, names, tuple(split), tuple(microbatches), schedule)
 
 

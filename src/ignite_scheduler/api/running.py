@@ -265,7 +265,7 @@ def _warning(job: Job, profile: Profile | None) -> str | None:
 
     if profile is None:  # it will be measured on this very model
         return None
-    model = zoo.outline(job.model)
+    model = zoo.outline(job.model, data=job.data)
     from ignite_scheduler.zoo.chain import first_difference, is_stale
 
     anew = f"measure it anew: ignite profile JOB --out {job.model.profile or 'FILE'}"

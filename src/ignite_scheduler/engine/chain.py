@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 from ignite_scheduler import zoo
 from ignite_scheduler.errors import IgniteError, InputError
 from ignite_scheduler.model import Reference
+from ignite_scheduler.zoo.chain import Layers
 from ignite_scheduler.zoo.dropout import drawing
 
 Tensors = tuple[Tensor, ...]
@@ -42,16 +42,15 @@ def describe(tensors: Iterable[Tensor]) -> str:
     return ", ".join(f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}" for t in tensors) or "nothing"
 
 
-def build_chain(reference: Reference, *, seed: int, dtype: torch.dtype = torch.float32) -> nn.Sequential:
+def build_chain(
+    reference: Reference, *, seed: int, data: Reference | None = None, dtype: torch.dtype = torch.float32
+) -> nn.Sequential:
     """The whole model, initialised from ``seed`` alone, with dropout keyed by sample.
 
-    Every rank builds the same chain and keeps its part, so weights do not depend on the split.
+    Every rank builds the same chain and keeps its part, so weights do not depend on the split. ``data``: whose samples
+    show what the model's forward takes.
     """
-    chain = zoo.build(reference, seed=seed)
-    for module in chain.modules():
-        if getattr(module, "inplace", False):  # what a stage receives is a leaf, which autograd lets nobody overwrite
-            module.inplace = False  # type: ignore[assignment]
-    return chain.to(dtype)
+    return zoo.build(reference, seed=seed, data=data, dtype=dtype).to(dtype)
 
 
 def layer_names(chain: nn.Module) -> tuple[str, ...]:
@@ -149,6 +148,6 @@ def cut(chain: nn.Sequential, stages: Sequence[Sequence[str]]) -> tuple[StageMod
             f"layers), found {named} (the plan has {len(found)})"
         )
     return tuple(
-        StageModule(index=index, layers=nn.Sequential(OrderedDict((name, children[name]) for name in names)))
+        StageModule(index=index, layers=Layers((name, children[name]) for name in names))
         for index, names in enumerate(stages)
     )

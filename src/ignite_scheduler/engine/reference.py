@@ -43,7 +43,7 @@ def train(job: Job, steps: int, microbatches: tuple[int, ...] | None = None) -> 
         they are compared with.
     """
     dtype, place = element_type(job.precision), torch.device("cpu")
-    chain = build_chain(job.model, seed=job.seed, dtype=dtype)
+    chain = build_chain(job.model, seed=job.seed, data=job.data, dtype=dtype)
     whole = StageModule(index=0, layers=chain)
     rule = Rule(chain, job.optimizer)
     data = Samples(job.data, dtype=dtype, device=place, owner=job.name)

@@ -39,7 +39,7 @@ def first_gradients(seat: Seat, spec: GangSpec) -> tuple[float, dict[str, Any]]:
         raise InputError(f"torch.distributed.pipelining needs equal microbatches, found {plan.microbatches}")
     logging.getLogger("torch.distributed.pipelining.schedules").setLevel(logging.CRITICAL)
     dtype, count = element_type(plan.precision), len(plan.microbatches)
-    chain = build_chain(job.model, seed=job.seed, dtype=dtype)
+    chain = build_chain(job.model, seed=job.seed, data=job.data, dtype=dtype)
     stages = cut(chain, [stage.layers for stage in plan.stages])
     data = Samples(job.data, dtype=dtype, device=torch.device("cpu"), owner=job.name)
     indices = SampleOrder(num_samples=len(data), batch=job.batch.total, seed=job.seed).indices(0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ignite_scheduler import zoo
-from ignite_scheduler.engine.chain import StageModule, build_chain, cut, element_type, tied_parameters
+from ignite_scheduler.engine.chain import StageModule, cut, element_type, tied_parameters
 from ignite_scheduler.engine.data import Reading, SampleOrder, Samples, num_steps
 from ignite_scheduler.engine.devices import open_device
 from ignite_scheduler.engine.executor import Batch, Executor
@@ -29,6 +28,7 @@ from ignite_scheduler.engine.unfilled import unfilled_weights
 from ignite_scheduler.errors import ExternalError, InputError
 from ignite_scheduler.model import Job
 from ignite_scheduler.pipeline import Schedule, in_flight, make_schedule
+from ignite_scheduler.zoo.chain import Layers
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class Worker:
         self.memory = MemoryMeter(self._place)  # what is here by now is what an idle rank holds
         own = [index for index, at in enumerate(rank_of) if at == rank]
         stages, tied = _build(job, names, own, self._dtype, self._place)
-        self.layers = nn.Sequential(OrderedDict(c for s in stages.values() for c in s.layers.named_children()))
+        self.layers = Layers(c for s in stages.values() for c in s.layers.named_children())
         self.parameters = list(self.layers.parameters())
         self._tied = TiedWeights(tied, names, rank_of, self.layers, rank, spec.links, self._wire)
         self.rule = Rule(self.layers, job.optimizer)
@@ -197,7 +197,7 @@ def _build(
 ) -> tuple[dict[int, StageModule], tuple[tuple[str, ...], ...]]:
     """This rank's stages by index, and the model's tied parameters. Weights of other stages never fill memory."""
     with unfilled_weights() as weights:
-        chain = build_chain(job.model, seed=job.seed)
+        chain = zoo.build(job.model, seed=job.seed, data=job.data, dtype=dtype)
     tied = tied_parameters(chain)
     stages = {stage.index: stage for stage in cut(chain, names) if stage.index in own}
     weights.fill_all_but(_state(chain), kept=[tensor for stage in stages.values() for tensor in _state(stage.layers)])

@@ -12,7 +12,6 @@ What cannot be had this way is time: such a profile has none, and a plan times i
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Any, Final
 
 import torch
@@ -27,8 +26,8 @@ from ignite_scheduler.profiler.assembly import reference_document
 from ignite_scheduler.profiler.passes import Bench
 from ignite_scheduler.profiler.request import Request, Sizes
 from ignite_scheduler.profiler.sizes import layer_sizes
-from ignite_scheduler.zoo.chain import Values, apply_layer, fingerprint, layers, shapes, tied_layers
-from ignite_scheduler.zoo.check import take
+from ignite_scheduler.zoo.batches import take
+from ignite_scheduler.zoo.chain import Layers, Values, apply_layer, fingerprint, layers, shapes, tied_layers
 from ignite_scheduler.zoo.dropout import drawing
 from ignite_scheduler.zoo.resolve import describe
 
@@ -95,7 +94,8 @@ def _outline(request: Request) -> nn.Sequential:
     """The model on the meta device, where weights have shapes only."""
     try:
         with torch.device("meta"):
-            return zoo.build(request.model, seed=request.seed).to(_DTYPES[request.precision])
+            dtype = _DTYPES[request.precision]
+            return zoo.build(request.model, seed=request.seed, data=request.data, dtype=dtype).to(dtype)
     except InputError as error:
         raise InputError(
             f"{error} (a model is sized without its weights: a builder that looks at their values cannot be)"
@@ -128,7 +128,7 @@ def _bench(request: Request, chain: nn.Sequential, inputs: Values, targets: Tens
     parts = (inputs,) if isinstance(inputs, Tensor) else inputs
     return Bench(
         stages=tuple(
-            _FakeStage(index=index, layers=nn.Sequential(OrderedDict([(name, module)])))
+            _FakeStage(index=index, layers=Layers([(name, module)]))
             for index, (name, module) in enumerate(layers(chain))
         ),
         whole=_FakeStage(index=0, layers=chain),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
@@ -23,8 +22,9 @@ from ignite_scheduler.errors import IgniteError, InputError
 from ignite_scheduler.profiler import passes, sizes, updates
 from ignite_scheduler.profiler.machine import describe_machine
 from ignite_scheduler.profiler.request import Measured, Progress, Request
-from ignite_scheduler.zoo.chain import fingerprint, layers, shapes, tied_layers
-from ignite_scheduler.zoo.check import check, take
+from ignite_scheduler.zoo.batches import take
+from ignite_scheduler.zoo.chain import Layers, fingerprint, layers, shapes, tied_layers
+from ignite_scheduler.zoo.check import check
 
 Tell = Callable[[Progress], None]
 
@@ -35,7 +35,8 @@ def measure(request: Request, tell: Tell) -> Measured:
     keep_freed_memory()  # as the engine's ranks do
     device = _device(request.device)
     check(request.model, request.data, request.loss)
-    chain = zoo.build(request.model, seed=request.seed).to(device=device, dtype=DTYPES[request.precision])
+    dtype = DTYPES[request.precision]
+    chain = zoo.build(request.model, seed=request.seed, data=request.data, dtype=dtype).to(device=device, dtype=dtype)
     bench = _bench(request, chain, device)
     clock = passes.make_clock(device)
     total = request.repeats + 3
@@ -102,8 +103,7 @@ def _bench(request: Request, chain: nn.Sequential, device: torch.device) -> pass
     named = layers(chain)
     return passes.Bench(
         stages=tuple(
-            StageModule(index=index, layers=nn.Sequential(OrderedDict([(name, module)])))
-            for index, (name, module) in enumerate(named)
+            StageModule(index=index, layers=Layers([(name, module)])) for index, (name, module) in enumerate(named)
         ),
         whole=StageModule(index=0, layers=chain),
         loss=zoo.loss(request.loss),

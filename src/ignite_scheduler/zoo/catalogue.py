@@ -89,6 +89,22 @@ MODELS: Final[Mapping[str, Entry]] = index(
 )
 """Models by name. Each is a chain: an ``nn.Sequential`` whose children are the layers."""
 
+LIBRARIES: Final[Mapping[str, Entry]] = index(
+    Entry(
+        name="huggingface",
+        description="any model class of transformers, from its configuration; the data must be named",
+        target=f"{HERE}.libraries:huggingface",
+        args={"model": "GPT2LMHeadModel", "config": {}},
+    ),
+    Entry(
+        name="timm",
+        description="any model of timm, by its name there; the data must be named",
+        target=f"{HERE}.libraries:timm",
+        args={"model": "resnet18", "options": {}},
+    ),
+)
+"""Other libraries by name, whose models are cut along their graph."""
+
 _SPLIT_ARGS: Final = {"split": "train", "held_out": 0.2, "seed": 0}
 
 DATASETS: Final[Mapping[str, Entry]] = index(

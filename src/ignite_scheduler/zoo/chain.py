@@ -1,14 +1,16 @@
 """Chains: models as an ordered list of named layers, which is what a pipeline cuts.
 
-A chain is an ``nn.Sequential``; each child is one layer, its name is the layer's name.
+A chain is an ``nn.Sequential``; each child is one layer, its name is the layer's name. Names may have dots in them, as
+paths of modules have (:class:`Layers`).
 """
 
 from __future__ import annotations
 
 import copy
 import hashlib
-from collections import OrderedDict
+from collections.abc import Iterable
 from itertools import zip_longest
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -18,6 +20,49 @@ from ignite_scheduler.zoo.dropout import key_dropouts
 
 _UNKEYED_DROPOUTS = (nn.AlphaDropout, nn.FeatureAlphaDropout, nn.MultiheadAttention, nn.RNNBase)
 """Modules that draw random masks inside, where they cannot be keyed by sample."""
+
+
+class Layers(nn.Sequential):
+    """A sequence of layers whose names may be paths, such as ``encoder.layer.0``.
+
+    Attributes are found along paths too, as whoever looks up a parameter by its whole name expects.
+    """
+
+    def __init__(self, named: Iterable[tuple[str, nn.Module]]) -> None:
+        super().__init__()
+        self._modules.update(named)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if not _begins_a_path(self, name):
+                raise
+            return _Path(self, name)
+
+
+class _Path:
+    """The beginning of the path of a layer."""
+
+    def __init__(self, chain: Layers, path: str) -> None:
+        self._chain, self._path = chain, path
+
+    def __getattr__(self, name: str) -> Any:
+        path = f"{self._path}.{name}"
+        if path in self._chain._modules:
+            return self._chain._modules[path]
+        if _begins_a_path(self._chain, path):
+            return _Path(self._chain, path)
+        raise AttributeError(f"no layer's name begins with {path!r}")
+
+
+def _begins_a_path(chain: Layers, name: str) -> bool:
+    return any(layer.startswith(f"{name}.") for layer in chain.__dict__.get("_modules", ()))
+
+
+def is_chain(module: nn.Module) -> bool:
+    """Whether it is a list of layers by its type: nothing but its children, one after the other."""
+    return type(module).forward is nn.Sequential.forward or isinstance(module, nn.ModuleList)
 
 
 def layers(chain: nn.Sequential) -> tuple[tuple[str, nn.Module], ...]:
@@ -55,10 +100,26 @@ def as_chain(module: object, source: str) -> nn.Sequential:
             f"{source}: {type(module).__name__} keeps {', '.join(own)} outside of its layers; "
             "move them into a child module, so that each belongs to one stage"
         )
-    chain = nn.Sequential(OrderedDict(_distinct(children, source)))
-    _check_masks(chain, source)
-    key_dropouts(chain)
+    chain = Layers(_distinct(children, source))
+    make_ready(chain, source)
     return chain
+
+
+def make_ready(model: nn.Module, source: str) -> None:
+    """Let the modules of a model suit stages: dropout keyed by sample, nothing computed in place of its input.
+
+    What a stage receives is a leaf, which autograd lets nobody overwrite.
+
+    Raises
+    ------
+    InputError
+        A module draws random masks that cannot be keyed by sample.
+    """
+    _check_masks(model, source)
+    key_dropouts(model)
+    for module in model.modules():
+        if getattr(module, "inplace", False):
+            module.inplace = False  # type: ignore[assignment]
 
 
 def _distinct(children: list[tuple[str, nn.Module]], source: str) -> list[tuple[str, nn.Module]]:
@@ -77,9 +138,9 @@ def _distinct(children: list[tuple[str, nn.Module]], source: str) -> list[tuple[
     return result
 
 
-def _check_masks(chain: nn.Sequential, source: str) -> None:
+def _check_masks(model: nn.Module, source: str) -> None:
     """Refuse modules that would draw random masks which depend on how the batch is cut."""
-    for path, module in chain.named_modules():
+    for path, module in model.named_modules():
         if isinstance(module, _UNKEYED_DROPOUTS) and float(getattr(module, "dropout", getattr(module, "p", 0.0))) > 0:
             raise InputError(
                 f"{source}: {type(module).__name__} at {path!r} draws masks that would depend on how the batch is cut; "

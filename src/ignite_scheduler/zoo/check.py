@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 import torch
@@ -10,49 +9,17 @@ from torch import Tensor, nn
 
 from ignite_scheduler.errors import InputError
 from ignite_scheduler.model import Reference
-from ignite_scheduler.zoo.chain import Values, apply_layer, as_chain, layers, shapes
+from ignite_scheduler.zoo.batches import take
+from ignite_scheduler.zoo.chain import Values, apply_layer, is_chain, layers, shapes
 from ignite_scheduler.zoo.dropout import drawing
-from ignite_scheduler.zoo.resolve import Samples, build, dataset, describe, loss, original
+from ignite_scheduler.zoo.graph import graph_chain
+from ignite_scheduler.zoo.recorder import output_of
+from ignite_scheduler.zoo.resolve import build, dataset, describe, loss, original
 
 _NUM_SAMPLES: Final = 2
 """Enough to tell a sum over samples from a mean."""
 _TOLERANCE: Final = 1e-4
 """Relative difference that float32 rounding may make between two orders of adding up."""
-
-
-def take(samples: Samples, indices: Iterable[int]) -> tuple[Values, Tensor]:
-    """Inputs and targets of a map-style data set's samples, stacked along a new dimension 0.
-
-    An input that is a tuple gives a tuple of stacked tensors.
-
-    Raises
-    ------
-    InputError
-        An item is no pair (input, target) of tensors or numbers, or the items differ in shape.
-    """
-    items = [_pair(samples[index], index) for index in indices]
-    columns = [_stacked(list(column), "inputs") for column in zip(*(inputs for inputs, _ in items), strict=True)]
-    inputs = columns[0] if len(columns) == 1 else tuple(columns)
-    return inputs, _stacked([target for _, target in items], "targets")
-
-
-def _pair(item: Any, index: int) -> tuple[tuple[Tensor, ...], Tensor]:
-    if not isinstance(item, tuple | list) or len(item) != 2:
-        raise InputError(f"item {index} of the data set must be (input, target), found {type(item).__name__}")
-    parts = item[0] if isinstance(item[0], tuple | list) else (item[0],)
-    try:
-        return tuple(torch.as_tensor(part) for part in parts), torch.as_tensor(item[1])
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"item {index} of the data set is not made of tensors or numbers: {error}") from error
-
-
-def _stacked(tensors: list[Tensor], noun: str) -> Tensor:
-    shapes_found = sorted({tuple(tensor.shape) for tensor in tensors})
-    if len(shapes_found) > 1:
-        raise InputError(
-            f"{noun} of the data set differ in shape: {shapes_found[0]}, {shapes_found[1]}; pad or crop them"
-        )
-    return torch.stack(tensors)
 
 
 def check(model: Reference, data: Reference, loss_name: str) -> None:
@@ -63,15 +30,12 @@ def check(model: Reference, data: Reference, loss_name: str) -> None:
     InputError
         Something does not fit; the message names the layer with the shape of its input, or the loss with both shapes.
     """
-    chain, samples, measure = build(model, seed=0), dataset(data), loss(loss_name)
+    chain, samples, measure = build(model, seed=0, data=data), dataset(data), loss(loss_name)
     indices = [index % len(samples) for index in range(_NUM_SAMPLES)]
     inputs, targets = take(samples, indices)
     with drawing(seed=0, step=0, samples=torch.arange(_NUM_SAMPLES)):
-        _check_order(model, inputs)
-        values = inputs
-        for name, module in layers(chain):
-            values = apply_layer(name, module, values)
-    output = _single(describe(model), values)
+        _check_same(model, inputs)
+        output = _run(describe(model), chain, inputs)
     if output.shape[:1] != (_NUM_SAMPLES,):
         raise InputError(
             f"{describe(model)}: {_NUM_SAMPLES} samples go in, an output of shape {tuple(output.shape)} comes out; "
@@ -86,7 +50,10 @@ def check(model: Reference, data: Reference, loss_name: str) -> None:
         )
 
 
-def _single(source: str, values: Values) -> Tensor:
+def _run(source: str, chain: nn.Sequential, inputs: Values) -> Tensor:
+    values = inputs
+    for name, module in layers(chain):
+        values = apply_layer(name, module, values)
     if not isinstance(values, Tensor):
         raise InputError(f"{source}: the last layer must return one tensor for the loss, found {shapes(values)}")
     return values
@@ -107,27 +74,42 @@ def _loss_of(name: str, measure: Any, output: Tensor, targets: Tensor) -> Tensor
     return value
 
 
-def _check_order(model: Reference, inputs: Values) -> None:
-    """Hold a module with a forward of its own against the chain of its children: it must be the same function."""
+def _check_same(reference: Reference, inputs: Values) -> None:
+    """Hold a module with a forward of its own against the chain that it was cut into: outputs and gradients."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        module = original(model)
-    if not isinstance(module, nn.Module) or type(module).forward is nn.Sequential.forward:
+        module = original(reference)
+    if not isinstance(module, nn.Module) or is_chain(module):
         return
-    if isinstance(module, nn.ModuleList):
-        return
-    source = describe(model)
-    name = type(module).__name__
+    source = describe(reference)
+    parts = (inputs,) if isinstance(inputs, Tensor) else inputs
+    rows = tuple(part[[0, 1, 0]] for part in parts)
+    chain = graph_chain(module, rows, source).eval()
     module.eval()
-    chain = as_chain(module, source).eval()
-    with torch.no_grad():
-        expected = _single(source, apply_layer(name, module, inputs))
-        values = inputs
-        for layer, child in layers(chain):
-            values = apply_layer(layer, child, values)
-    found = _single(source, values)
+    expected = output_of(module(*parts), source)
+    found = _run(source, chain, inputs)
     if expected.shape != found.shape or not torch.allclose(expected, found, rtol=_TOLERANCE, atol=_TOLERANCE):
-        raise InputError(
-            f"{source}: the forward of {name} does more than run its children "
-            f"({', '.join(layer for layer, _ in layers(chain))}) one after the other; return an nn.Sequential of layers"
-        )
+        raise _unlike(source, "outputs")
+    if expected.requires_grad != found.requires_grad:
+        raise _unlike(source, "gradients")
+    if not expected.requires_grad:
+        return
+    weights = torch.randn(expected.shape, generator=torch.Generator().manual_seed(0))
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    wanted, got = (
+        torch.autograd.grad((output * weights).sum(), parameters, allow_unused=True) for output in (expected, found)
+    )
+    for of_module, of_chain in zip(wanted, got, strict=True):
+        if (of_module is None) != (of_chain is None):
+            raise _unlike(source, "gradients")
+        if of_module is not None and of_chain is not None:
+            difference, size = (of_module - of_chain).norm(), of_module.norm()
+            if float(difference) > _TOLERANCE * max(1.0, float(size)):
+                raise _unlike(source, "gradients")
+
+
+def _unlike(source: str, what: str) -> InputError:
+    return InputError(
+        f"{source}: cut into layers, the model gives other {what} than whole: its forward does something that cannot "
+        "be followed (a function with a gradient of its own outside of a module?); return an nn.Sequential of layers"
+    )

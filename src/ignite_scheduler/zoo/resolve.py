@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ignite_scheduler.errors import ExternalError, IgniteError, InputError
 from ignite_scheduler.model import Job, Reference
-from ignite_scheduler.zoo.catalogue import DATASETS, LOSSES, MODELS
+from ignite_scheduler.zoo.catalogue import DATASETS, LIBRARIES, LOSSES, MODELS
 from ignite_scheduler.zoo.entries import Entry
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor, dtype, nn
 
     Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -30,11 +30,14 @@ class Samples(Protocol):
         """Input and target of one sample."""
 
 
+_BUILDERS: Final = {**MODELS, **LIBRARIES}
 _DOTTED: Final = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
 _MODULE_ATTRIBUTE: Final = re.compile(rf"({_DOTTED}):({_DOTTED})", re.ASCII)
 
 
-def build(reference: Reference, *, seed: int | None = None) -> nn.Sequential:
+def build(
+    reference: Reference, *, seed: int | None = None, data: Reference | None = None, dtype: dtype | None = None
+) -> nn.Sequential:
     """The model as a chain, freshly initialised; its dropout is keyed by sample.
 
     Parameters
@@ -44,25 +47,42 @@ def build(reference: Reference, *, seed: int | None = None) -> nn.Sequential:
     seed
         Seed of the fresh weights: with the same one every process builds the same model, and torch's own random state
         is left as it was. None = draw from that state.
+    data
+        Whose samples show what the model's forward takes. A model that is no ``nn.Sequential`` is cut along the graph
+        of its forward with them; without them its children are taken for a chain.
+    dtype
+        Type of the elements that the chain will compute with; weights are not converted. None = float32.
 
     Raises
     ------
     InputError
-        Unknown name or argument, a module that cannot be imported or called, or a result that is no chain.
+        Unknown name or argument, a module that cannot be imported or called, or a result that is no chain and cannot
+        be made one.
     ExternalError
         torch is not installed.
     """
     torch = _torch()
-    from ignite_scheduler.zoo.chain import as_chain
-
     if seed is None:
-        return as_chain(original(reference), describe(reference))
+        return _chain(original(reference), reference, data, dtype)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return as_chain(original(reference), describe(reference))
+        return _chain(original(reference), reference, data, dtype)
 
 
-def outline(reference: Reference) -> nn.Sequential:
+def _chain(module: Any, reference: Reference, data: Reference | None, dtype: dtype | None) -> nn.Sequential:
+    import torch
+
+    from ignite_scheduler.zoo.batches import example_inputs
+    from ignite_scheduler.zoo.chain import as_chain, is_chain
+    from ignite_scheduler.zoo.graph import SAMPLES, graph_chain
+
+    if data is None or not isinstance(module, torch.nn.Module) or is_chain(module):
+        return as_chain(module, describe(reference))
+    inputs = example_inputs(dataset(data), SAMPLES)
+    return graph_chain(module, inputs, describe(reference), dtype or torch.float32)
+
+
+def outline(reference: Reference, *, data: Reference | None = None, dtype: dtype | None = None) -> nn.Sequential:
     """The model as a chain without its weights, where its builder lets it be made so: cheap, and enough to compare.
 
     Raises
@@ -73,9 +93,9 @@ def outline(reference: Reference) -> nn.Sequential:
     torch = _torch()
     try:
         with torch.device("meta"):
-            return build(reference, seed=0)
+            return build(reference, seed=0, data=data, dtype=dtype)
     except InputError:  # the builder looks at the weights, which the meta device does not have; or it really fails
-        return build(reference, seed=0)
+        return build(reference, seed=0, data=data, dtype=dtype)
 
 
 def check_trainable(job: Job) -> Reference:
@@ -97,8 +117,16 @@ def check_trainable(job: Job) -> Reference:
 
 
 def original(reference: Reference) -> Any:
-    """What the reference's function returns, before it is made a chain."""
-    return _called(reference, MODELS, "model")
+    """What the reference's function returns, before it is made a chain; InputError where memory has no room for it."""
+
+    def make() -> Any:
+        return _called(reference, _BUILDERS, "model")
+
+    if reference.zoo is not None and reference.zoo in MODELS:
+        from ignite_scheduler.zoo.room import check_room
+
+        check_room(MODELS[reference.zoo], make)
+    return make()
 
 
 def dataset(reference: Reference) -> Samples:
@@ -136,7 +164,7 @@ def default_data(reference: Reference) -> Reference:
     InputError
         The model is not of the zoo, so the shape of its input is unknown.
     """
-    entry = None if reference.zoo is None else _entry(reference.zoo, MODELS, "model")
+    entry = None if reference.zoo is None else _entry(reference.zoo, _BUILDERS, "model")
     if entry is None or entry.data is None:
         raise InputError(f"{describe(reference)}: name a data set too (job.yaml: data), its input is unknown otherwise")
     args = _checked(entry, reference.args)
@@ -145,7 +173,7 @@ def default_data(reference: Reference) -> Reference:
 
 def default_loss(reference: Reference) -> str:
     """The loss by which a model is measured where none is named; cross-entropy for one that is not of the zoo."""
-    return "cross_entropy" if reference.zoo is None else _entry(reference.zoo, MODELS, "model").loss
+    return "cross_entropy" if reference.zoo is None else _entry(reference.zoo, _BUILDERS, "model").loss
 
 
 def describe(reference: Reference) -> str:

@@ -15,7 +15,7 @@ from ignite_scheduler.errors import InputError  # noqa: E402
 from ignite_scheduler.model import Reference  # noqa: E402
 from ignite_scheduler.zoo import datasets  # noqa: E402
 from ignite_scheduler.zoo.air_quality import NUM_FEATURES, air_quality  # noqa: E402
-from ignite_scheduler.zoo.check import take  # noqa: E402
+from ignite_scheduler.zoo.batches import take  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

@@ -14,8 +14,9 @@ from zoo_samples import chain as own_chain  # noqa: E402  # after the skip
 from ignite_scheduler import zoo  # noqa: E402
 from ignite_scheduler.errors import InputError  # noqa: E402
 from ignite_scheduler.model import Layer, LayerInput, Profile, Reference  # noqa: E402
+from ignite_scheduler.zoo.batches import take  # noqa: E402
 from ignite_scheduler.zoo.chain import as_chain, fingerprint, first_difference, is_stale, layers  # noqa: E402
-from ignite_scheduler.zoo.check import check, take  # noqa: E402
+from ignite_scheduler.zoo.check import check  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -102,7 +103,7 @@ def test_a_stateless_layer_may_stand_twice() -> None:
 @pytest.mark.parametrize(
     ("model", "data", "loss", "message"),
     [
-        ("WithSkip", "rows", "cross_entropy", "does more than run its children"),
+        ("WithOwnGradient", "rows", "cross_entropy", "gives other gradients than whole"),
         ("mixing", "rows", "cross_entropy", "dimension 0 must run over the samples"),
         ("open_ended", "rows", "cross_entropy", "the last layer must return one tensor"),
         ("chain", "rows", "zoo_samples:mean_loss", "does it take the mean"),

@@ -1,0 +1,57 @@
+"""Samples of a map-style data set as batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ignite_scheduler.errors import InputError
+
+if TYPE_CHECKING:
+    from ignite_scheduler.zoo.chain import Values
+    from ignite_scheduler.zoo.resolve import Samples
+
+
+def take(samples: Samples, indices: Iterable[int]) -> tuple[Values, Tensor]:
+    """Inputs and targets of a map-style data set's samples, stacked along a new dimension 0.
+
+    An input that is a tuple gives a tuple of stacked tensors.
+
+    Raises
+    ------
+    InputError
+        An item is no pair (input, target) of tensors or numbers, or the items differ in shape.
+    """
+    items = [_pair(samples[index], index) for index in indices]
+    columns = [_stacked(list(column), "inputs") for column in zip(*(inputs for inputs, _ in items), strict=True)]
+    inputs = columns[0] if len(columns) == 1 else tuple(columns)
+    return inputs, _stacked([target for _, target in items], "targets")
+
+
+def _pair(item: Any, index: int) -> tuple[tuple[Tensor, ...], Tensor]:
+    if not isinstance(item, tuple | list) or len(item) != 2:
+        raise InputError(f"item {index} of the data set must be (input, target), found {type(item).__name__}")
+    parts = item[0] if isinstance(item[0], tuple | list) else (item[0],)
+    try:
+        return tuple(torch.as_tensor(part) for part in parts), torch.as_tensor(item[1])
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"item {index} of the data set is not made of tensors or numbers: {error}") from error
+
+
+def _stacked(tensors: list[Tensor], noun: str) -> Tensor:
+    shapes_found = sorted({tuple(tensor.shape) for tensor in tensors})
+    if len(shapes_found) > 1:
+        raise InputError(
+            f"{noun} of the data set differ in shape: {shapes_found[0]}, {shapes_found[1]}; pad or crop them"
+        )
+    return torch.stack(tensors)
+
+
+def example_inputs(samples: Samples, count: int) -> tuple[Tensor, ...]:
+    """Inputs of ``count`` samples, the first ones (again and again where there are fewer), whatever device is set."""
+    with torch.device("cpu"):
+        inputs, _ = take(samples, (index % len(samples) for index in range(count)))
+    return (inputs,) if isinstance(inputs, Tensor) else inputs

@@ -1,0 +1,429 @@
+"""What a model's forward does, recorded by running it: calls of its blocks and the operations between them.
+
+Theory of operation
+-------------------
+The model runs on a few samples, in training mode. A *block* (see :mod:`ignite_scheduler.zoo.blocks`) is one step,
+whatever it does inside: it will run as its author wrote it. Between blocks each operation of the tensor library is a
+step, seen below autograd and below ``vmap``, so that masks, positions and residual sums are plain operations on plain
+tensors. Whatever Python did to choose them (options, shapes, ``if``) has been decided by then; an ``if`` on the
+samples' values would have been decided for these samples only, and is refused with its line.
+
+Nothing of the run is kept but what :mod:`ignite_scheduler.zoo.recording` has nouns for.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as tree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ignite_scheduler.errors import InputError
+from ignite_scheduler.zoo.blocks import Blocks
+from ignite_scheduler.zoo.chain import shapes
+from ignite_scheduler.zoo.dropout import drawn_by
+from ignite_scheduler.zoo.recording import DataDependentError, Literal, Place, Recording, Ref, State, Step, Value
+
+_LIBRARY: Final = str(Path(torch.__file__).parent)
+_HERE: Final = str(Path(__file__).parent)
+
+
+def record(
+    model: nn.Module, blocks: Blocks, batches: Sequence[tuple[Tensor, ...]], source: str, dtype: torch.dtype
+) -> list[Recording]:
+    """A run of ``model`` on each of the batches, in elements of ``dtype``.
+
+    The model must be in the mode to be recorded; it is left as it was.
+
+    Raises
+    ------
+    DataDependentError
+        The forward looks at the values of the samples.
+    InputError
+        The forward fails, or returns no tensor; the message names the block.
+
+    Notes
+    -----
+    First the model is run without values: tensors have shapes and types only, so this takes no memory for activations,
+    reads no weight, and does not even need weights. Models ask for that and then don't look at values only to save
+    work, as attention masks do otherwise. A model that needs values within its blocks, such as a mixture of experts,
+    is run with them.
+    """
+    try:
+        with _quiet(), FakeTensorMode(allow_non_fake_inputs=True) as fake, _without_values(model, dtype):
+            return [_record(model, blocks, tuple(map(fake.from_tensor, inputs)), source) for inputs in batches]
+    except Exception:
+        if any(parameter.is_meta for parameter in model.parameters()):
+            raise
+    model.to(dtype)
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    try:
+        return [_record(model, blocks, inputs, source) for inputs in batches]
+    finally:
+        for buffer, before in buffers:
+            buffer.data.copy_(before)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Within this block torch does not log what fails without values: it is tried again with them."""
+    logger = logging.getLogger(FakeTensorMode.__module__)
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+@contextmanager
+def _without_values(model: nn.Module, dtype: torch.dtype) -> Iterator[None]:
+    """Within this block, and that of a fake mode, the model's state has no values; what is tied stays tied."""
+    before: list[tuple[dict[str, Any], str, Tensor]] = []
+    fakes: dict[int, Tensor] = {}
+    for module in model.modules():
+        held: dict[str, Any]
+        for held in (module._parameters, module._buffers):
+            for name, tensor in held.items():
+                if tensor is not None:
+                    before.append((held, name, tensor))
+                    fakes.setdefault(id(tensor), _like(tensor, dtype))
+    try:
+        for held, name, tensor in before:
+            held[name] = fakes[id(tensor)]
+        yield
+    finally:
+        for held, name, tensor in before:
+            held[name] = tensor
+
+
+def _like(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    kind = dtype if tensor.is_floating_point() else tensor.dtype
+    like = torch.empty_strided(tensor.shape, tensor.stride(), dtype=kind, device="cpu")
+    return nn.Parameter(like, requires_grad=tensor.requires_grad) if isinstance(tensor, nn.Parameter) else like
+
+
+def _record(model: nn.Module, blocks: Blocks, inputs: tuple[Tensor, ...], source: str) -> Recording:
+    recorder = _Recorder(model, blocks)
+    with ExitStack() as stack:
+        given = tuple(recorder.define(tensor, from_samples=True) for tensor in inputs)
+        stack.enter_context(recorder.hooked())
+        stack.enter_context(recorder)
+        stack.enter_context(_FunctionRecorder(recorder))
+        try:
+            result = model(*inputs)
+        except InputError:
+            raise
+        except Exception as error:  # whatever a user's model raises is told with the place
+            raise InputError(recorder.story(source, inputs, error)) from error
+    output = recorder.known(output_of(result, source))
+    if output is None:
+        raise InputError(f"{source}: the model's output is no result of tensor operations on its inputs")
+    return Recording(
+        samples=len(inputs[0]),
+        num_inputs=len(given),
+        steps=tuple(recorder.steps),
+        values=tuple(recorder.values),
+        literals=tuple(recorder.literals),
+        output=output,
+    )
+
+
+def output_of(result: Any, source: str) -> Tensor:
+    """The tensor that the loss is taken of: the result itself, its ``logits``, or the first tensor in it."""
+    if isinstance(result, Tensor):
+        return result
+    logits = result.get("logits") if hasattr(result, "get") else getattr(result, "logits", None)
+    found = [logits] if isinstance(logits, Tensor) else [t for t in tree.tree_leaves(result) if isinstance(t, Tensor)]
+    if not found:
+        raise InputError(f"{source}: the model returns a {type(result).__name__} without a tensor in it")
+    return found[0]
+
+
+@dataclass(slots=True)
+class _Running:
+    """A block whose forward is running."""
+
+    path: str
+    step: int
+    detailed: bool
+    draws: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class _Notes:
+    """What a recorder has seen, by identity of objects, which are kept so that none is used twice."""
+
+    numbers: dict[int, int] = field(default_factory=dict)
+    kept: list[Tensor] = field(default_factory=list)
+    storages: dict[int, int] = field(default_factory=dict)
+    states: dict[int, str] = field(default_factory=dict)
+    literals: dict[int, int] = field(default_factory=dict)
+
+
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Sees each operation, below autograd."""
+
+    def __init__(self, model: nn.Module, blocks: Blocks) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._blocks = blocks
+        self._notes = _Notes()
+        self._running: _Running | None = None
+        self._around: list[tuple[str, int]] = []
+        self._serial = 0
+        self.silent = False
+        self.steps: list[Step] = []
+        self.values: list[Value] = []
+        self.literals: list[Tensor] = []
+        for path, tensor in (*model.named_parameters(), *model.named_buffers()):
+            self._notes.states[id(tensor)] = path
+
+    # -- tensors --------------------------------------------------------------------------------------------------
+
+    def known(self, tensor: Tensor) -> int | None:
+        """The tensor's value number."""
+        return self._notes.numbers.get(id(tensor))
+
+    def define(self, tensor: Tensor, *, from_samples: bool) -> int:
+        """A number for the tensor; the old one where it has one."""
+        number = self.known(tensor)
+        if number is None:
+            number = len(self.values)
+            self._notes.numbers[id(tensor)] = number
+            self._notes.kept.append(tensor)
+            key = tensor.untyped_storage()._cdata
+            storage = self._notes.storages.setdefault(key, len(self._notes.storages))
+            size = tensor.numel() * tensor.element_size()
+            self.values.append(
+                Value(shape=tuple(tensor.shape), num_bytes=size, storage=storage, from_samples=from_samples)
+            )
+        elif from_samples and not self.values[number].from_samples:
+            self.values[number] = replace(self.values[number], from_samples=True)
+        return number
+
+    def encode(self, leaf: Any) -> Any:
+        """An argument as a step keeps it."""
+        if isinstance(leaf, torch.device):
+            return Place() if leaf.type == "cpu" else leaf
+        if not isinstance(leaf, Tensor):
+            _refuse_hidden_tensors(leaf)
+            return leaf
+        number = self.known(leaf)
+        if number is not None:
+            return Ref(number)
+        path = self._notes.states.get(id(leaf))
+        if path is not None:
+            return State(path)
+        index = self._notes.literals.setdefault(id(leaf), len(self.literals))
+        if index == len(self.literals):
+            if isinstance(leaf, FakeTensor):
+                raise InputError(f"a tensor without values is read at {_users_line()}")
+            self._notes.kept.append(leaf)
+            self.literals.append(leaf.detach())
+        return Literal(index)
+
+    def _sampled(self, flat: Sequence[Any]) -> bool:
+        return any(isinstance(leaf, Ref) and self.values[leaf.value].from_samples for leaf in flat)
+
+    # -- operations -----------------------------------------------------------------------------------------------
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        unseen = self.silent or (self._running is not None and not self._running.detailed)
+        if unseen or func.namespace == "prim":  # prim asks for a device, which is no operation
+            return func(*args, **kwargs)
+        where = _users_line()
+        leaves, form = tree.tree_flatten((args, kwargs))
+        flat = tuple(map(self.encode, leaves))
+        sampled = self._sampled(flat)
+        if self._running is None:
+            self._refuse(func, sampled, where)
+        result = func(*args, **kwargs)
+        self._add(func, flat, form, tree.tree_leaves(result), sampled=sampled, where=where, writes=_written(func, args))
+        return result
+
+    def _refuse(self, func: Any, sampled: bool, where: str) -> None:
+        returns = func._schema.returns
+        if sampled and returns and not any("Tensor" in str(result.type) for result in returns):
+            raise DataDependentError(
+                f"the forward looks at the values of the samples at {where}: what it does then would hold for these "
+                "samples only; choose by torch.where, or put this into a module of its own within a block"
+            )
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            raise InputError(
+                f"the forward draws random numbers ({func}) between its blocks at {where}: they would depend on how "
+                "the batch is cut; use nn.Dropout, or draw them in the data set"
+            )
+
+    def _add(
+        self,
+        target: Any,
+        flat: tuple[Any, ...],
+        form: Any,
+        results: list[Any],
+        *,
+        sampled: bool,
+        where: str,
+        **more: Any,
+    ) -> None:
+        outputs = tuple(self.define(r, from_samples=sampled) if isinstance(r, Tensor) else None for r in results)
+        writes = tuple(dict.fromkeys(n for t in more.pop("writes", ()) if (n := self.known(t)) is not None))
+        if sampled:
+            for number in writes:
+                self.values[number] = replace(self.values[number], from_samples=True)
+        self.steps.append(
+            Step(
+                target=target,
+                flat=flat,
+                form=form,
+                outputs=outputs,
+                around=tuple(self._around),
+                grad=torch.is_grad_enabled(),
+                where=where,
+                inside=None if self._running is None else self._running.step,
+                writes=writes,
+                **more,
+            )
+        )
+
+    # -- modules --------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def hooked(self) -> Iterator[None]:
+        """Within this block calls of the model's modules are noticed."""
+        handles = []
+        for path, module in self._blocks.blocks.items():
+            handles.append(module.register_forward_pre_hook(self._begin_call(path), with_kwargs=True))
+            handles.append(module.register_forward_hook(self._end_call(path), with_kwargs=True))
+        for path, module in self._blocks.containers.items():
+            handles.append(module.register_forward_pre_hook(self._enter(path)))
+            handles.append(module.register_forward_hook(self._leave))
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _begin_call(self, path: str) -> Callable[..., None]:
+        def begin(module: nn.Module, args: Any, kwargs: Any) -> None:
+            if self._running is not None:
+                return
+            leaves, form = tree.tree_flatten((args, kwargs))
+            flat = tuple(map(self.encode, leaves))
+            self._add(path, flat, form, [], sampled=self._sampled(flat), where=_users_line())
+            trained = any(parameter.requires_grad for parameter in module.parameters())
+            self._running = _Running(path, len(self.steps) - 1, detailed=not trained)
+
+        return begin
+
+    def _end_call(self, path: str) -> Callable[..., None]:
+        def end(module: nn.Module, args: Any, kwargs: Any, result: Any) -> None:
+            running = self._running
+            if running is None or running.path != path:
+                return
+            step = self.steps[running.step]
+            sampled = self._sampled(step.flat)
+            results = tree.tree_leaves(result)
+            for leaf in results:
+                _refuse_hidden_tensors(leaf)
+            outputs = tuple(
+                self.define(r, from_samples=sampled and not running.detailed) if isinstance(r, Tensor) else None
+                for r in results
+            )
+            self.steps[running.step] = replace(step, outputs=outputs, draws=running.draws)
+            self._running = None
+
+        return end
+
+    def _enter(self, path: str) -> Callable[..., None]:
+        def enter(module: nn.Module, args: Any) -> None:
+            if self._running is None:
+                self._serial += 1
+                self._around.append((path, self._serial))
+
+        return enter
+
+    def _leave(self, module: nn.Module, args: Any, result: Any) -> None:
+        if self._running is None:
+            self._around.pop()
+
+    def story(self, source: str, inputs: tuple[Tensor, ...], error: Exception) -> str:
+        """What failed, and in which block."""
+        told = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+        if self._running is None:
+            return f"{source}: the forward with an input of {shapes(inputs)} fails: {told}"
+        given = tuple(leaf for leaf in self.steps[self._running.step].flat if isinstance(leaf, Ref))
+        text = ", ".join(str(self.values[ref.value].shape) for ref in given) or "no tensor"
+        return f"{source}: layer {self._running.path!r} with an input of {text} fails: {told}"
+
+    def drop(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Record a function that drops elements as one step, or note that the running block calls one."""
+        if self._running is not None:
+            self._running.draws = True
+            return func(*args, **kwargs)
+        leaves, form = tree.tree_flatten((args, kwargs))
+        flat = tuple(map(self.encode, leaves))
+        self.silent = True
+        try:
+            result = func(*args, **kwargs)
+        finally:
+            self.silent = False
+        self._add(func, flat, form, tree.tree_leaves(result), sampled=self._sampled(flat), where=_users_line())
+        return result
+
+
+class _FunctionRecorder(TorchFunctionMode):
+    """Sees calls of torch's functions before they fall apart into operations."""
+
+    def __init__(self, recorder: _Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if drawn_by(func, args, kwargs):
+            return self._recorder.drop(func, args, kwargs)
+        return func(*args, **kwargs)
+
+
+def _written(func: Any, args: Any) -> tuple[Tensor, ...]:
+    """Tensors among the arguments that the operation changes in place."""
+    found: list[Tensor] = []
+    for argument, value in zip(func._schema.arguments, args, strict=False):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            found.extend(leaf for leaf in tree.tree_leaves(value) if isinstance(leaf, Tensor))
+    return tuple(found)
+
+
+def _refuse_hidden_tensors(leaf: Any) -> None:
+    """Refuse an object that would carry tensors past the boundary between two stages, unseen."""
+    held = getattr(leaf, "__dict__", None)
+    if not isinstance(held, dict) or isinstance(leaf, nn.Module | type) or callable(leaf):
+        return
+    if any(isinstance(part, Tensor) for part in tree.tree_leaves(list(held.values()))):
+        raise InputError(
+            f"a {type(leaf).__name__} with tensors in it passes between blocks at {_users_line()}: only tensors can be "
+            "sent from stage to stage (of a cache for generation: set use_cache to False)"
+        )
+
+
+def _users_line() -> str:
+    """``file:line`` of the innermost frame that is neither torch's nor ours."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith((_LIBRARY, _HERE)) and not file.startswith("<"):
+            return f"{file}:{frame.f_lineno}"
+        frame = frame.f_back
+    return "an unknown line"
