@@ -7,7 +7,9 @@ import itertools
 import multiprocessing
 import multiprocessing.forkserver
 import os
+import platform
 import signal
+import struct
 import sys
 import threading
 import types
@@ -24,6 +26,13 @@ _PRELOADED: Final = ["ignite_scheduler.engine.preloaded"]
 
 _SET_TIMER_SLACK: Final = 29
 """``PR_SET_TIMERSLACK`` of Linux's prctl.h; the value is in nanoseconds."""
+
+_SET_SCHEDULING: Final = {"x86_64": 314, "aarch64": 274}
+"""Number of Linux's ``sched_setattr`` by machine."""
+_SCHEDULING: Final = struct.Struct("=IIQiIQQQII")
+"""``struct sched_attr`` of Linux's sched/types.h: size, policy, flags, nice, priority, slice in nanoseconds, …"""
+_SLICE: Final = 100_000
+"""Nanoseconds; the least that Linux takes."""
 
 _numbers = itertools.count()
 _lock = threading.Lock()
@@ -55,10 +64,22 @@ def use_loopback() -> None:
 
 
 def wake_in_time() -> None:
-    """Let this thread's sleeps end when they should: Linux may add 50 µs by default, at each action and message."""
+    """Let this thread go on as soon as its sleeps should end.
+
+    Linux may let a sleep last 50 µs longer by default, and a thread that wakes may have to wait for the end of another
+    one's turn. A rank sleeps at each action and message, and ranks outnumber cores where devices are played. With
+    short turns (which Linux grants since 6.12) 1 in 100 threads that woke between two busy ones on two cores was late
+    by 0.25 ms or more, instead of 2 ms.
+    """
     if sys.platform.startswith("linux"):
         with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_SET_TIMER_SLACK, 1, 0, 0, 0)
+            library = ctypes.CDLL(None)
+            library.prctl(_SET_TIMER_SLACK, 1, 0, 0, 0)
+            number = _SET_SCHEDULING.get(platform.machine())
+            if number is not None and os.sched_getscheduler(0) == os.SCHED_OTHER:
+                nice = os.getpriority(os.PRIO_PROCESS, 0)
+                asked = _SCHEDULING.pack(_SCHEDULING.size, os.SCHED_OTHER, 0, nice, 0, _SLICE, 0, 0, 0, 0)
+                library.syscall(number, 0, asked, 0)  # an older Linux heeds the rest, which is as it was
 
 
 def new_scope(name: str) -> str:
