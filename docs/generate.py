@@ -17,19 +17,25 @@ HERE = Path(__file__).parent
 NOTE = "<!-- written by docs/generate.py; change it there -->\n\n"
 
 
+WIDTH = {"terminal_width": 100, "max_content_width": 100}
+
+
 def command_line() -> str:
-    """The page docs/cli.md: every verb's own help, 100 columns wide."""
+    """The page docs/cli.md: the help of every verb and of what is below it, 100 columns wide."""
     parts = [NOTE, "# Command line\n\nEvery page below is the verb's own `--help`.\n"]
-    settings = ignite.context_settings | {"terminal_width": 100, "max_content_width": 100}
-    with click.Context(ignite, info_name="ignite", **settings) as context:
+    with click.Context(ignite, info_name="ignite", **ignite.context_settings | WIDTH) as context:
         for verb in VERBS:
             command = ignite.get_command(context, verb)
             assert command is not None
-            with click.Context(
-                command, info_name=verb, parent=context, terminal_width=100, max_content_width=100
-            ) as inner:
-                parts.append(f"\n## ignite {verb}\n\n```text\n{command.get_help(inner)}\n```\n")
+            parts.append(_help(command, verb, context, "##"))
     return "".join(parts)
+
+
+def _help(command: click.Command, name: str, parent: click.Context, mark: str) -> str:
+    with click.Context(command, info_name=name, parent=parent, **WIDTH) as context:
+        page = f"\n{mark} {context.command_path}\n\n```text\n{command.get_help(context)}\n```\n"
+        below = command.commands if isinstance(command, click.Group) else {}
+        return page + "".join(_help(child, name, context, mark + "#") for name, child in below.items())
 
 
 def states() -> str:

@@ -11,6 +11,7 @@ from ignite_scheduler import errors
 from ignite_scheduler.cli import ignite
 
 PUBLIC = [
+    "Calibrated",
     "ConflictError",
     "DocumentError",
     "ExternalError",
@@ -20,6 +21,8 @@ PUBLIC = [
     "Planned",
     "Ran",
     "Simulated",
+    "calibrate",
+    "load_calibration",
     "load_cluster",
     "load_job",
     "load_profile",

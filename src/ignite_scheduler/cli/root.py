@@ -15,6 +15,7 @@ from ignite_scheduler.cli import exits
 VERBS: Final = {
     "init": "Write commented example documents that run as they are.",
     "devices": "Show a cluster's devices, or find those of this machine.",
+    "links": "Show a cluster's links, or measure real ones.",
     "doctor": "Check this environment, or a job's gradients.",
     "profile": "Measure a model's layers on this machine.",
     "plan": "Find the fastest pipeline of one job on a cluster.",
