@@ -54,8 +54,9 @@ def profile(*, file: Path, form: str, kind: str | None, samples: int | None, out
 
     if form == "sailor" and out is None:
         raise InputError("Sailor's profiles are several files: say --write FOLDER")
-    if form != "sailor":
-        check_places(out)
+    if form == "sailor" and out is not None and out.exists() and not out.is_dir():
+        raise InputError(f"cannot write below {out}: it is a file; Sailor's profiles are several files in a folder")
+    check_places(None if form == "sailor" else out)
     written = export_profile(load_profile(file), form, kind=kind, samples=samples)
     _write(written, out)
     for text in written.notes:

@@ -155,6 +155,16 @@ def test_what_cannot_be_exported_ends_with_2(tmp_path: Path, words: list[str], s
     assert result.stdout == ""
 
 
+def test_a_file_is_no_folder_for_sailor(tmp_path: Path) -> None:
+    (tmp_path / "tree").write_text("kept")
+
+    result = run("export", "profile", EXAMPLE, "--to", "sailor", "--write", tmp_path / "tree")
+
+    assert result.exit_code == 2
+    assert "it is a file" in result.stderr
+    assert (tmp_path / "tree").read_text() == "kept"
+
+
 def test_a_graph_with_branches_is_no_chain_of_sailor(tmp_path: Path) -> None:
     document = json.loads(EXAMPLE.read_text())
     document["layers"][2]["inputs"] = ["pool1", "conv1"]
