@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ignite_scheduler.api import (
+        Calibrated,
         Planned,
         Ran,
         Simulated,
+        calibrate,
+        load_calibration,
         load_cluster,
         load_job,
         load_profile,
@@ -41,6 +44,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Calibrated",
     "ConflictError",
     "DocumentError",
     "ExternalError",
@@ -50,6 +54,8 @@ __all__ = [
     "Planned",
     "Ran",
     "Simulated",
+    "calibrate",
+    "load_calibration",
     "load_cluster",
     "load_job",
     "load_profile",
