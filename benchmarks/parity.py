@@ -5,9 +5,10 @@ their world. The simulated times come from planned numbers alone. The last colum
 simulated once more with the step times that the run measured (what is left then is not the cost model's), and the
 seconds that planning took in the run (none in simulation).
 
-    python benchmarks/parity.py [--policy NAME] [--steps N] [--jobs a,b,…] [--write FILE]
+    python benchmarks/parity.py [--policy NAME] [--steps N] [--jobs a,b,…] [--calibration FILE] [--write FILE]
 
-Takes two or three minutes. The machine should have nothing else to do: other load slows down the real side only.
+With ``--calibration`` both sides plan with it. Takes two or three minutes. The machine should have nothing else to do:
+other load slows down the real side only.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pathlib import Path
 from statistics import median
 
 from ignite_scheduler import api
+from ignite_scheduler.cost.calibration import Calibration
 from ignite_scheduler.daemon.report import JobReport
 from ignite_scheduler.formats.workload import WorkloadJob
 from ignite_scheduler.model import Cluster, Infeasible, Job, Plan, Profile
@@ -114,19 +116,28 @@ def _stretched(plan: Plan, factor: float) -> Plan:
     return replace(plan, predicted=replace(old, **steps))
 
 
-def compare(jobs: Sequence[Job], cluster: Cluster, policy: str, folder: Path) -> tuple[list[Row], float]:
+def compare(
+    jobs: Sequence[Job], cluster: Cluster, policy: str, folder: Path, calibration: Calibration | None
+) -> tuple[list[Row], float]:
     """Measure, run, simulate; a row for each job, and the fixed cost of an attempt."""
     profiles = {job.name: api.profile(job) for job in jobs}
     fixed = measured_fixed_cost(jobs, cluster, profiles, folder / "fixed")
     arrivals = {job.name: ARRIVALS[job.name] for job in jobs}
     ran = api.run(
-        jobs, cluster, policy=policy, directory=folder / "run", profiles=profiles, submit=arrivals, startup=fixed
+        jobs,
+        cluster,
+        policy=policy,
+        directory=folder / "run",
+        profiles=profiles,
+        submit=arrivals,
+        startup=fixed,
+        calibration=calibration,
     )
     unfinished = [job.job_id for job in ran.report.jobs if job.story.jct is None]
     if unfinished:
         sys.exit(f"these jobs did not finish: {', '.join(unfinished)}")
     reports = {job.job_id: job for job in ran.report.jobs}
-    planner, costs = api.catalogue_planner(profiles), Costs(startup=fixed)
+    planner, costs = api.catalogue_planner(profiles, calibration), Costs(startup=fixed)
     plain = {row.job: row for row in simulated(jobs, cluster, policy, costs, planner).rows}
     stretched = with_measured_steps(planner, reports)
     explained = {row.job: row for row in simulated(jobs, cluster, policy, costs, stretched).rows}
@@ -200,11 +211,13 @@ def main() -> None:
     parser.add_argument("--policy", default="ignite")
     parser.add_argument("--steps", type=int, help="training steps of each job [default: as the demo's jobs say]")
     parser.add_argument("--jobs", default=",".join(ARRIVALS), help="names, separated by commas")
+    parser.add_argument("--calibration", type=Path, help="as 'ignite calibrate' writes it")
     parser.add_argument("--write", type=Path, help="also write the table to this file")
     chosen = parser.parse_args()
     cluster, jobs = documents(chosen.steps, chosen.jobs.split(","))
+    calibration = None if chosen.calibration is None else api.load_calibration(chosen.calibration)
     with tempfile.TemporaryDirectory() as folder:
-        text = table(*compare(jobs, cluster, chosen.policy, Path(folder)), chosen.policy)
+        text = table(*compare(jobs, cluster, chosen.policy, Path(folder), calibration), chosen.policy)
     print(text)
     if chosen.write is not None:
         chosen.write.write_text(f"# Parity of simulation and real runs\n\n{text}\n", encoding="utf-8")
