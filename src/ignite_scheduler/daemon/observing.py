@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -122,6 +122,8 @@ class Observer:
             return None
         schedule, durations = stage_durations(asked.job, asked.profile, self.cluster, choice_of(plan))
         played = _Played.read(directory, plan)
+        if asked.job.gradient_clip is not None:  # the norm of all gradients is waited for: lengths tell of others
+            played = replace(played, updates=defaultdict(list))
         return Observation(
             job=story.job_id,
             model=str(asked.profile.provenance.get("structure") or asked.profile.name),
