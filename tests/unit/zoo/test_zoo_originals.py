@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -97,6 +98,7 @@ def bert(block: nn.Module) -> dict[str, dict[str, Tensor]]:
 
 
 Blocks = Callable[[nn.Module], dict[str, dict[str, Tensor]]]
+"""Our names of one block's parts → their parameters as the original has them."""
 _HF = {"vocab_size": VOCABULARY, "bos_token_id": 1, "eos_token_id": 2}
 _WIDE = _HF | {"hidden_size": DIM, "num_hidden_layers": DEPTH, "num_attention_heads": HEADS}
 _FALCON = _WIDE | {"parallel_attn": True, "bias": False, "alibi": False}
@@ -199,7 +201,6 @@ def test_logits_are_those_of_transformers(case: str) -> None:
     ("name", "args", "original"),
     [
         ("alexnet", {}, "alexnet"),
-        ("vgg11", {"batch_norm": True}, "vgg11_bn"),
         ("squeezenet", {}, "squeezenet1_0"),
         ("squeezenet", {"version": "1.1"}, "squeezenet1_1"),
         ("mnasnet", {}, "mnasnet1_0"),
@@ -207,7 +208,8 @@ def test_logits_are_those_of_transformers(case: str) -> None:
     ],
 )
 def test_classes_are_those_of_torchvision(name: str, args: dict[str, Any], original: str) -> None:
-    pytest.importorskip("torchvision", exc_type=(ImportError, RuntimeError))
+    if find_spec("torchvision") is None:
+        pytest.skip("torchvision is not installed")
     mend_torchvision()
     from torchvision import models
 
