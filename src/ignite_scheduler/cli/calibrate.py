@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -104,7 +105,8 @@ def constant_lines(calibration: Calibration) -> list[str]:
         startup = calibration.startup
         lines.append(f"start {seconds(startup.middle)} ({span(startup.low, startup.high)})")
     if checkpoint is not None:
-        lines.append(f"checkpoint {seconds(checkpoint.base)} + its bytes at {checkpoint.bandwidth / 1e6:.4g} MB/s")
+        moving = f" + its bytes at {checkpoint.bandwidth / 1e6:.4g} MB/s" if math.isfinite(checkpoint.bandwidth) else ""
+        lines.append(f"checkpoint {seconds(checkpoint.base)}{moving}")
     return lines
 
 
