@@ -54,6 +54,9 @@ measures one, a job names it as `model: {zoo: NAME, args: {…}}`. Arguments (`-
 model of the large ones' code with a few narrow layers trains anywhere, and its gradients in a pipeline are tested
 against one process for every function of the zoo.
 
+With the same weights they are the same functions as the models of torchvision and transformers, which a test holds them
+against.
+
 ## Published models
 
 The number of parameters is that of the model as built here, counted each time this page is written. Where a source

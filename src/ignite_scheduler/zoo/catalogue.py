@@ -79,7 +79,7 @@ MODELS: Final[Mapping[str, Entry]] = index(
     ),
     Entry(
         name="air-quality",
-        description="linear layers with ReLU that foretell fine dust from a day of weather; use with loss mse",
+        description="linear layers with ReLU that predict fine dust from a day of weather; loss mse",
         target=f"{HERE}.perceptron:air_quality",
         args={"hours": 24, "hidden": (256, 128, 64), "dropout": 0.0},
         data=_HOURS,

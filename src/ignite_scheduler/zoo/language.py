@@ -88,7 +88,7 @@ def _llama(size: str, parameters: int, source: str, *, dim: int, heads: int, hid
 
 
 def _falcon(size: str, parameters: int, stored: str, **shape: Any) -> Entry:
-    source = f"Hugging Face tiiuae/falcon-{size.lower()}: its files hold {stored}, which count the tied head's copy too"
+    source = f"transformers, FalconForCausalLM; the released files hold {stored}, the tied head's copy included"
     published = Published(parameters=parameters, source=source)
     return _of(
         _FALCON, f"falcon-{size.lower()}", f"Falcon-{size}", published, vocabulary=65024, block=2048, **shape
@@ -132,7 +132,7 @@ LANGUAGE: Final[Mapping[str, Entry]] = index(
     _gpt3("gpt3-13b", 13_000_000_000, dim=5120, heads=40, depth=40),
     _gpt3("gpt3-175b", 175_000_000_000, dim=12288, heads=96, depth=96),
     _llama("7B", 6_738_415_616, "Keras Hub, llama_presets.py", dim=4096, heads=32, hidden=11008, depth=32),
-    _llama("13B", 13_015_864_320, "Vicuna-13B, of its weights", dim=5120, heads=40, hidden=13824, depth=40),
+    _llama("13B", 13_015_864_320, "transformers, LlamaForCausalLM", dim=5120, heads=40, hidden=13824, depth=40),
     _llama("65B", 65_285_660_672, "pyllama, README", dim=8192, heads=64, hidden=22016, depth=80),
     _falcon("7B", 6_921_720_704, "7,217,189,760", dim=4544, heads=71, key_heads=1, norms=1, depth=32),
     _falcon("40B", 41_303_293_952, "41,835,970,560", dim=8192, heads=128, key_heads=8, norms=2, depth=60),
