@@ -41,6 +41,7 @@ def found(
     streams = Streams(
         alone=dict.fromkeys(speeds, 1.0),
         num_bytes=dict.fromkeys(speeds, 1e6),
+        one_by_one=dict.fromkeys(speeds, 1.0),
         groups=groups | (together or {}),
         every=dict.fromkeys(speeds, 1.5),
     )

@@ -7,8 +7,8 @@ Theory of operation
 Every device is a process (a *rank*); they meet in a store. One ordered pair of ranks measures at a time, while the
 others wait at a barrier: a message, and a short answer when it is there. Where both read the same clock (one machine)
 the seconds of one way are read off directly; else half of the shortest round trip is taken off the whole trip, so that
-latencies of the two directions cannot be told apart. The line ``latency + bytes ÷ bandwidth`` is
-fitted to what is typical of each size, the median of the faster half.
+latencies of the two directions cannot be told apart. The line ``latency + bytes ÷ bandwidth`` goes through what is
+typical of each size, the median of the faster half.
 
 Then messages stream: each pair alone, the pairs between two nodes together, all pairs at once. Pairs with wires of
 their own take as long together as the slowest of them alone; pairs on one wire take the sum.

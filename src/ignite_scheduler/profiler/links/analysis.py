@@ -82,10 +82,14 @@ def are_unlike(one: LineFit, other: LineFit) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Streams:
-    """Seconds and bytes of streams: ``alone`` by pair; ``groups`` by pair of nodes, ``all`` by pair, while together."""
+    """Seconds and bytes of streams: ``alone`` by pair; ``groups`` by pair of nodes, ``every`` by pair, while together.
+
+    ``one_by_one`` are the seconds of the same messages by the pair's line.
+    """
 
     alone: Mapping[Pair, float]
     num_bytes: Mapping[Pair, float]
+    one_by_one: Mapping[Pair, float]
     groups: Mapping[tuple[str, str], float]
     every: Mapping[Pair, float]
 
@@ -136,7 +140,10 @@ def conclude(
         NodePair(
             source=source,
             target=target,
-            sharing=sharing([streams.alone[pair] for pair in members], streams.groups[source, target]),
+            # In a row takes no longer than one by one: a stream alone that did was held up by something else.
+            sharing=sharing(
+                [min(streams.alone[pair], streams.one_by_one[pair]) for pair in members], streams.groups[source, target]
+            ),
         )
         for (source, target), members in node_groups(endpoints, lines).items()
     ]

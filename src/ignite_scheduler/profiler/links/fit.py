@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 
 from ignite_scheduler.errors import InputError
 
@@ -13,8 +14,8 @@ from ignite_scheduler.errors import InputError
 class LineFit:
     """``latency + bytes ÷ bandwidth``, in seconds and bytes/s, and how well it holds.
 
-    ``residuals`` maps sizes to fitted ÷ measured − 1; ``r_squared`` is the share of the seconds' variance that the
-    line explains, each size weighing as in the fit (1 = all).
+    ``residuals`` maps sizes to fitted ÷ measured − 1; ``r_squared`` is the share of the variance of the logarithms of
+    the seconds that the line explains: 1 = all, 0 or less = no more than one figure for all sizes would.
     """
 
     latency: float
@@ -33,7 +34,10 @@ class LineFit:
 
 
 def fit_line(points: Mapping[int, float]) -> LineFit:
-    """The line with the least sum of squared *relative* errors, so that small messages count as much as large ones.
+    """The line with the least sum of errors of the *logarithm*: twice as long counts as much as half as long.
+
+    Small messages count as much as large ones. A minority of sizes that do not follow (a buffer that swallows small
+    messages, a size at which something else ran) does not pull the line away from the others.
 
     Parameters
     ----------
@@ -47,51 +51,46 @@ def fit_line(points: Mapping[int, float]) -> LineFit:
 
     Notes
     -----
-    Minimises Σ ((α + β·s − t) ÷ t)² over α ≥ 0, β > 0: weighted least squares with weights t⁻². A line that falls, or
-    meets 0 bytes below 0 s, is replaced by the best one through the origin.
+    Least absolute deviations: as in L1 regression, lines through two of the points are compared, and those through one
+    point without latency. The least sum wins, then the lower latency. O(n³) for n sizes.
 
     References
     ----------
-    R. W. Hockney, "The communication challenge for MPP", Parallel Computing 20(3), 1994: the two parameters.
+    R. W. Hockney, "The communication challenge for MPP: Intel Paragon and Meiko CS-2", Parallel Computing 20(3), 1994:
+    the two parameters. P. Bloomfield, W. Steiger, "Least Absolute Deviations", 1983, on lines through points; there
+    errors are differences, here they are ratios.
     """
     if len(points) < 2:
         raise InputError(f"a line needs messages of at least 2 sizes, found {len(points)}")
     if any(size <= 0 or seconds <= 0 for size, seconds in points.items()):
         raise InputError(f"expected sizes and seconds above 0, found {dict(points)}")
-    latency, slope = _weighted(points)
-    if latency < 0 or slope <= 0:
-        latency, slope = 0.0, _through_origin(points)
-    fitted = {size: latency + slope * size for size in points}
+    _, latency, slope = min((_cost(points, *line), *line) for line in _candidates(points))
     return LineFit(
         latency=latency,
         bandwidth=1 / slope,
-        residuals={size: fitted[size] / seconds - 1 for size, seconds in sorted(points.items())},
-        r_squared=_explained(points, fitted),
+        residuals={size: (latency + slope * size) / seconds - 1 for size, seconds in sorted(points.items())},
+        r_squared=_explained(points, latency, slope),
     )
 
 
-def _weighted(points: Mapping[int, float]) -> tuple[float, float]:
-    """(α, β) without limits: the columns 1 ÷ t and size ÷ t against ones, orthogonalised to keep all digits."""
-    ones = [1 / seconds for seconds in points.values()]
-    sizes = [size / seconds for size, seconds in points.items()]
-    part = _dot(ones, sizes) / _dot(ones, ones)
-    rest = [size - part * one for size, one in zip(sizes, ones, strict=True)]
-    slope = math.fsum(rest) / _dot(rest, rest)
-    return (math.fsum(ones) - slope * _dot(ones, sizes)) / _dot(ones, ones), slope
+def _candidates(points: Mapping[int, float]) -> Iterator[tuple[float, float]]:
+    """(latency, seconds a byte) of lines that neither fall nor begin below 0."""
+    for size, seconds in points.items():
+        yield 0.0, seconds / size
+    for (small, early), (large, late) in combinations(sorted(points.items()), 2):
+        slope = (late - early) / (large - small)
+        latency = early - slope * small
+        if slope > 0 and latency >= 0:
+            yield latency, slope
 
 
-def _dot(one: Sequence[float], other: Sequence[float]) -> float:
-    return math.fsum(a * b for a, b in zip(one, other, strict=True))
+def _cost(points: Mapping[int, float], latency: float, slope: float) -> float:
+    return math.fsum(abs(math.log((latency + slope * size) / seconds)) for size, seconds in points.items())
 
 
-def _through_origin(points: Mapping[int, float]) -> float:
-    ratios = [size / seconds for size, seconds in points.items()]
-    return sum(ratios) / sum(ratio * ratio for ratio in ratios)
-
-
-def _explained(points: Mapping[int, float], fitted: Mapping[int, float]) -> float:
-    weights = {size: seconds**-2 for size, seconds in points.items()}
-    mean = sum(weights[size] * seconds for size, seconds in points.items()) / sum(weights.values())
-    whole = sum(weights[size] * (seconds - mean) ** 2 for size, seconds in points.items())
-    left = sum(weights[size] * (seconds - fitted[size]) ** 2 for size, seconds in points.items())
+def _explained(points: Mapping[int, float], latency: float, slope: float) -> float:
+    logs = [math.log(seconds) for seconds in points.values()]
+    mean = math.fsum(logs) / len(logs)
+    whole = math.fsum((value - mean) ** 2 for value in logs)
+    left = math.fsum(math.log((latency + slope * size) / seconds) ** 2 for size, seconds in points.items())
     return 1.0 if whole == 0 else 1 - left / whole

@@ -79,6 +79,7 @@ def measure_joined(
     from ignite_scheduler.profiler.links.analysis import ordered_pairs
     from ignite_scheduler.profiler.links.crew import run_rank
 
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # a peer that is late is told in one line, by us
     wake_in_time()
     _bind(meeting.host)
     store = _store(meeting, options.timeout)

@@ -99,12 +99,11 @@ class Rank:
             for (source, target), members in self._groups.items()
             if len(members) > 1
         }
-        # Messages in a row take no longer than one by one: a stream that did was held up by something else.
-        one_by_one = {pair: load.messages * lines[pair].seconds(load.size) for pair, load in loads.items()}
-        single = {pair: min(s, one_by_one[pair]) for pair, s in _typical(part["alone"] for part in shared).items()}
+        single = _typical(part["alone"] for part in shared)
         return Streams(
             alone=single,
             num_bytes={pair: float(load.messages * load.size) for pair, load in loads.items()},
+            one_by_one={pair: load.messages * lines[pair].seconds(load.size) for pair, load in loads.items()},
             groups={
                 nodes: typical(together[nodes]) if nodes in together else single[members[0]]
                 for nodes, members in self._groups.items()
