@@ -46,6 +46,8 @@ SMALL: Final = 0.1
 """Deviations count relative to the value; below this share of the median value, relative to that."""
 STARTS: Final = 16
 """Points from which a line is sought."""
+REACH: Final = 0.3
+"""Share of the longest action of all kinds that a kind must reach to have a rate of its own."""
 TELLING: Final = 0.03
 """A run tells of overlap if hiding all transfers or none makes so much of a difference to its step."""
 WIDENING: Final = 0.2
@@ -148,13 +150,15 @@ def _constants(runs: Sequence[Observation], before: Calibration | None) -> Calib
     """Everything but ranges, from actions, ends of steps, messages and saves."""
     known = before or Calibration()
     stages = [stage for run in runs for stage in run.stages]
-    pooled = _kind(stages, known.of(ANY_KIND))
-    named = sorted({stage.kind for stage in stages})
+    pooled = _kind(stages, known.of(ANY_KIND), reach=0.0)
+    reach = REACH * max((x for stage in stages for x, _ in _actions_of(stage)), default=0.0)
     kinds = {
         name: _kind(
-            [stage for stage in stages if stage.kind == name], known.kinds.get(name, replace(pooled, num_stages=0))
+            [stage for stage in stages if stage.kind == name],
+            known.kinds.get(name, replace(pooled, num_stages=0)),
+            reach=reach,
         )
-        for name in named
+        for name in sorted({stage.kind for stage in stages})
     }
     ends = [
         Point(stage.update * _pace(stage), stage.measured_update.median * _pace(stage))
@@ -179,23 +183,28 @@ def _pace(stage: StageObservation) -> float:
     return stage.speed or 1.0
 
 
-def _kind(stages: Sequence[StageObservation], known: KindCalibration) -> KindCalibration:
-    points, num_stages = [], 0
-    for stage in stages:
-        found = [
-            Point(planned[0] * _pace(stage), measured.median * _pace(stage))
-            for planned, measured in (
-                (stage.forward, stage.measured_forward),
-                (stage.backward, stage.measured_backward),
-            )
-            if measured is not None and planned[0] > 0
-        ]
-        points += found
-        num_stages += bool(found)
+def _actions_of(stage: StageObservation) -> list[Point]:
+    """Planned and measured seconds of the stage's actions, at the reference's pace."""
+    both = (stage.forward, stage.measured_forward), (stage.backward, stage.measured_backward)
+    return [
+        Point(planned[0] * _pace(stage), measured.median * _pace(stage))
+        for planned, measured in both
+        if measured is not None and planned[0] > 0
+    ]
+
+
+def _kind(stages: Sequence[StageObservation], known: KindCalibration, *, reach: float) -> KindCalibration:
+    """The constants of a kind. If none of its actions is as long as ``reach``, they tell nothing of long ones: the
+    known rate is kept.
+    """
+    found = [_actions_of(stage) for stage in stages]
+    points = [point for of_stage in found for point in of_stage]
+    num_stages = sum(bool(of_stage) for of_stage in found)
     pseudo = min(MOST_PSEUDO, max(LEAST_PSEUDO, 2 * known.num_stages))
     action = line(points, Line(known.rate, known.launch), num_pseudo=pseudo)
-    if action.slope <= 0:
-        action = Line(known.rate, known.launch)
+    if action.slope <= 0 or max((x for x, _ in points), default=0.0) < reach:
+        beside = [y - known.rate * x for x, y in points]
+        action = Line(known.rate, median([*beside, *[known.launch] * min(pseudo, len(beside))]))
     ratios = [y / action.at(x) for x, y in points if action.at(x) > 0]
     return replace(
         known,

@@ -161,6 +161,16 @@ def test_a_kind_with_one_run_stays_near_what_all_kinds_show() -> None:
     assert fit([*others, alone]).kinds["slow"].rate == pytest.approx(1.1, rel=0.05)
 
 
+def test_a_kind_that_was_only_seen_with_short_actions_keeps_the_rate_of_all() -> None:
+    """A line through them alone would say anything of long ones: here three times too little."""
+    odd = replace(TRUTH, kinds={**TRUTH.kinds, "slow": KindCalibration(rate=0.3, launch=4e-4)})
+    long = [run(f"m{k}", ("fast",), [0.005 * k], truth=odd) for k in range(1, 7)]
+    short = [run(f"m{k}", ("slow",), [1e-4 * k], truth=odd) for k in range(1, 7)]
+    found = fit([*long, *short])
+    assert found.kinds["slow"].rate == pytest.approx(found.kinds[ANY_KIND].rate)
+    assert found.kinds["slow"].rate == pytest.approx(1.1, rel=0.1)
+
+
 def test_an_earlier_calibration_is_refined_and_kept_where_nothing_is_new() -> None:
     first = fit(runs())
     second = fit([run("e", ("fast",), [0.01])], first)
