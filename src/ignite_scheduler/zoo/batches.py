@@ -51,7 +51,6 @@ def _stacked(tensors: list[Tensor], noun: str) -> Tensor:
 
 
 def example_inputs(samples: Samples, count: int) -> tuple[Tensor, ...]:
-    """Inputs of ``count`` samples, the first ones (again and again where there are fewer), whatever device is set."""
-    with torch.device("cpu"):
-        inputs, _ = take(samples, (index % len(samples) for index in range(count)))
+    """Inputs of ``count`` samples: the first ones, again and again where there are fewer."""
+    inputs, _ = take(samples, (index % len(samples) for index in range(count)))
     return (inputs,) if isinstance(inputs, Tensor) else inputs

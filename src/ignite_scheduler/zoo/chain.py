@@ -40,6 +40,14 @@ class Layers(nn.Sequential):
                 raise
             return _Path(self, name)
 
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, metadata: Any, strict: bool, missing: Any, unexpected: Any, errors: Any
+    ) -> None:
+        """Take the state of no parameter of its own; ``nn.Module`` would look for names without dots."""
+        beginnings = tuple(f"{prefix}{name}." for name in self._modules)
+        if strict:
+            unexpected += [key for key in state_dict if key.startswith(prefix) and not key.startswith(beginnings)]
+
 
 class _Path:
     """The beginning of the path of a layer."""

@@ -97,6 +97,20 @@ class Step:
         """Whether it calls a block."""
         return isinstance(self.target, str)
 
+    def takes_size(self, leaf: int) -> bool:
+        """Whether this leaf of the arguments says how large something is, and is not reckoned with."""
+        tensors = (Ref, State, Literal)
+        if not hasattr(self.target, "_schema") or not any(isinstance(each, tensors) for each in self.flat):
+            return True
+        args, kwargs = tree.tree_unflatten(list(range(len(self.flat))), self.form)
+        by_name = {argument.name: argument for argument in self.target._schema.arguments}
+        given = [*zip(self.target._schema.arguments, args, strict=False), *((by_name[k], v) for k, v in kwargs.items())]
+        return any("int" in str(argument.type).lower() for argument, value in given if leaf in tree.tree_leaves(value))
+
+    def __deepcopy__(self, memo: Any) -> Step:
+        """Itself: it never changes, and copies of a layer do the same."""
+        return self
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:

@@ -78,7 +78,8 @@ def _chain(module: Any, reference: Reference, data: Reference | None, dtype: dty
 
     if data is None or not isinstance(module, torch.nn.Module) or is_chain(module):
         return as_chain(module, describe(reference))
-    inputs = example_inputs(dataset(data), SAMPLES)
+    with torch.device("cpu"):  # whatever the model is built on
+        inputs = example_inputs(dataset(data), SAMPLES)
     return graph_chain(module, inputs, describe(reference), dtype or torch.float32)
 
 

@@ -42,8 +42,8 @@ def scaled(first: Recording, second: Recording, source: str) -> Recording:
             raise _unlike(source, _reader_of(first, index), "reads a tensor that no operation made, and which changes")
     steps = []
     for one, other in zip(first.steps, second.steps, strict=True):
-        pairs = zip(one.flat, other.flat, strict=True)
-        steps.append(replace(one, flat=tuple(_common(a, b, first.samples, source, one.where) for a, b in pairs)))
+        pairs = enumerate(zip(one.flat, other.flat, strict=True))
+        steps.append(replace(one, flat=tuple(_common(one, i, a, b, first.samples, source) for i, (a, b) in pairs)))
     values = (
         replace(value, rows=_rows(first.samples, value.shape, other.shape))
         for value, other in zip(first.values, second.values, strict=True)
@@ -79,17 +79,17 @@ def _kind(step: Step) -> tuple[Any, ...]:
     return step.target, len(step.flat), step.form, step.outputs, step.around, step.grad, step.inside, step.writes
 
 
-def _common(a: Any, b: Any, samples: int, source: str, where: str) -> Any:
+def _common(step: Step, leaf: int, a: Any, b: Any, samples: int, source: str) -> Any:
     if type(a) is int and type(b) is int:
         slope = b - a
         base = a - samples * slope
         if slope == 0:
             return a
-        if slope > 0 and base >= 0:
+        if slope > 0 and base >= 0 and step.takes_size(leaf):
             return Scaled(base, slope)
     elif a is b or (type(a) is type(b) and (_opaque(a) or a == b)):
         return a
-    raise _unlike(source, where, f"uses {b} where it used {a}, which does not simply grow with them,")
+    raise _unlike(source, step.where, f"uses {b} where it used {a}, which is no size that simply grows with them,")
 
 
 def _opaque(leaf: Any) -> bool:
