@@ -23,10 +23,8 @@ pytestmark = pytest.mark.torch
 IMAGES = {"width": 0.1, "size": 32, "classes": 10}
 TOKENS = {"vocabulary": 61, "block": 24, "dim": 32, "depth": 2}
 SMALL = {
-    "alexnet": IMAGES,
     "vgg11": IMAGES | {"batch_norm": True},
     "squeezenet": IMAGES,
-    "mnasnet": IMAGES | {"size": 33},
     "mlp": {"dropout": 0.2},
     "gpt": TOKENS | {"tied": True},
     "llama": TOKENS | {"hidden": 48},

@@ -200,7 +200,6 @@ def test_logits_are_those_of_transformers(case: str) -> None:
 @pytest.mark.parametrize(
     ("name", "args", "original"),
     [
-        ("alexnet", {}, "alexnet"),
         ("squeezenet", {}, "squeezenet1_0"),
         ("squeezenet", {"version": "1.1"}, "squeezenet1_1"),
         ("mnasnet", {}, "mnasnet1_0"),
