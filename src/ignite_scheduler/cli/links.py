@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -173,6 +174,9 @@ def _joined(meeting: Meeting, cluster_file: Path | None, device: str | None, opt
     from ignite_scheduler.profiler.links import measure_joined
 
     endpoint = _endpoint(meeting, cluster_file, device, options)
+    signal.signal(
+        signal.SIGINT, signal.SIG_DFL
+    )  # a wait for a peer is deaf to Python's Ctrl-C; there is nothing to save
     exits.say(f"rank {meeting.rank} of {meeting.world}, {endpoint.device}, meets at {meeting.host}:{meeting.port}")
     if meeting.rank != 0:
         return measure_joined(meeting, endpoint, options)
