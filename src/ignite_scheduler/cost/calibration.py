@@ -32,8 +32,9 @@ class KindCalibration:
 
     ``rate``: factor on what a profile says of actions: layers and overhead. ``launch``: further seconds of every
     action, on the reference kind (a device of speed v takes launch ÷ v); below 0 where profiles say too much, but
-    it never takes more away than the profile's overhead. ``contention``: fraction by which layers' seconds grow for
-    each further stage on the same host. ``achievable_flops`` and ``achievable_bandwidth``: fractions of the
+    it never takes more away than the profile's overhead. ``contention``: share by which actions grow with each
+    further stage on the same host; told, not charged, since it depends on the plan: the rate is that of the number
+    of stages that the observed runs had. ``achievable_flops`` and ``achievable_bandwidth``: fractions of the
     device's peak figures that layers reach, in (0, 1]; None = not known. ``num_stages``: how many observed stages
     the constants rest on; ``spread``: interquartile range of measured ÷ calibrated seconds of their actions.
     """

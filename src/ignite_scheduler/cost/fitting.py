@@ -46,8 +46,12 @@ SMALL: Final = 0.1
 """Deviations count relative to the value; below this share of the median value, relative to that."""
 STARTS: Final = 16
 """Points from which a line is sought."""
-REACH: Final = 0.3
-"""Share of the longest action of all kinds that a kind must reach to have a rate of its own."""
+SHORT: Final = 0.1
+"""Share of the longest action of all kinds below which an action tells of launches."""
+LONG: Final = 0.3
+"""Share from which it tells of rates."""
+LEAST_RATE: Final = 1e-3
+"""A rate is above 0, whatever was measured."""
 TELLING: Final = 0.03
 """A run tells of overlap if hiding all transfers or none makes so much of a difference to its step."""
 WIDENING: Final = 0.2
@@ -150,13 +154,13 @@ def _constants(runs: Sequence[Observation], before: Calibration | None) -> Calib
     """Everything but ranges, from actions, ends of steps, messages and saves."""
     known = before or Calibration()
     stages = [stage for run in runs for stage in run.stages]
-    pooled = _kind(stages, known.of(ANY_KIND), reach=0.0)
-    reach = REACH * max((x for stage in stages for x, _ in _actions_of(stage)), default=0.0)
+    longest = max((x for stage in stages for x, _ in _actions_of(stage)), default=0.0)
+    pooled = _kind(stages, known.of(ANY_KIND), longest)
     kinds = {
         name: _kind(
             [stage for stage in stages if stage.kind == name],
             known.kinds.get(name, replace(pooled, num_stages=0)),
-            reach=reach,
+            longest,
         )
         for name in sorted({stage.kind for stage in stages})
     }
@@ -193,26 +197,50 @@ def _actions_of(stage: StageObservation) -> list[Point]:
     ]
 
 
-def _kind(stages: Sequence[StageObservation], known: KindCalibration, *, reach: float) -> KindCalibration:
-    """The constants of a kind. If none of its actions is as long as ``reach``, they tell nothing of long ones: the
-    known rate is kept.
+def _kind(stages: Sequence[StageObservation], known: KindCalibration, longest: float) -> KindCalibration:
+    """The constants of a kind. Its actions must be both short and long against the ``longest`` of all kinds to tell
+    both constants: of short ones alone the rate is the known one, of others alone the launch.
     """
     found = [_actions_of(stage) for stage in stages]
     points = [point for of_stage in found for point in of_stage]
-    num_stages = sum(bool(of_stage) for of_stage in found)
+    if not points:
+        return known
     pseudo = min(MOST_PSEUDO, max(LEAST_PSEUDO, 2 * known.num_stages))
-    action = line(points, Line(known.rate, known.launch), num_pseudo=pseudo)
-    if action.slope <= 0 or max((x for x, _ in points), default=0.0) < reach:
+    action = Line(known.rate, known.launch)
+    short, long = min(x for x, _ in points) <= SHORT * longest, max(x for x, _ in points) >= LONG * longest
+    if short and long:
+        action = line(points, action, num_pseudo=pseudo)
+    elif short:
         beside = [y - known.rate * x for x, y in points]
-        action = Line(known.rate, median([*beside, *[known.launch] * min(pseudo, len(beside))]))
+        action = Line(known.rate, median([*beside, *[known.launch] * pseudo]))
+    if action.slope <= 0 or not short:
+        rates = [(y - known.launch) / x for x, y in points]
+        action = Line(max(median([*rates, *[known.rate] * pseudo]), LEAST_RATE), known.launch)
     ratios = [y / action.at(x) for x, y in points if action.at(x) > 0]
     return replace(
         known,
         rate=action.slope,
         launch=action.base,
-        num_stages=known.num_stages + num_stages,
+        contention=_contention(stages, action, known),
+        num_stages=known.num_stages + sum(bool(of_stage) for of_stage in found),
         spread=_interquartile(ratios) if len(ratios) > 1 else known.spread,
     )
+
+
+def _contention(stages: Sequence[StageObservation], action: Line, known: KindCalibration) -> float:
+    """By what share a kind's actions grow with each further stage on the same host; the known share where every stage
+    had as many beside it.
+    """
+    ratios = [
+        Point(float(stage.num_sharing - 1), y / action.at(x))
+        for stage in stages
+        for x, y in _actions_of(stage)
+        if action.at(x) > 0
+    ]
+    if len({beside for beside, _ in ratios}) < 2:
+        return known.contention
+    grown = line(ratios, Line(known.contention, 1.0), num_pseudo=LEAST_PSEUDO)
+    return grown.slope / grown.base if grown.base > 0 else known.contention
 
 
 def line(points: Sequence[Point], known: Line, *, num_pseudo: int) -> Line:

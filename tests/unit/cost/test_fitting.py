@@ -84,7 +84,7 @@ def runs() -> list[Observation]:
     drawn = random.Random(7)
     shapes = [("fast",), ("fast", "slow"), ("slow", "real"), ("real", "slow", "fast"), ("slow",), ("real", "fast")]
     return [
-        run(model, shape, [drawn.uniform(1e-3, 3e-2) for _ in shape])
+        run(model, shape, [10 ** drawn.uniform(-3.7, -1.5) for _ in shape])
         for model in ("a", "b", "c", "d")
         for shape in shapes
     ]
@@ -169,6 +169,17 @@ def test_a_kind_that_was_only_seen_with_short_actions_keeps_the_rate_of_all() ->
     found = fit([*long, *short])
     assert found.kinds["slow"].rate == pytest.approx(found.kinds[ANY_KIND].rate)
     assert found.kinds["slow"].rate == pytest.approx(1.1, rel=0.1)
+
+
+def test_actions_that_grow_with_the_stages_on_their_host_tell_of_contention() -> None:
+    crowded = []
+    for count in (1, 2, 3):
+        truth = replace(TRUTH, kinds={"fast": KindCalibration(rate=1.1 * (1 + 0.05 * (count - 1)))}, message=0.0)
+        crowded += [run(f"m{k}", ("fast",) * count, [0.004 * k] * count, truth=truth) for k in range(1, 6)]
+    found = fit(crowded)
+    assert found.kinds["fast"].contention == pytest.approx(0.05, abs=0.01)
+    assert found.kinds["fast"].rate == pytest.approx(1.1 * 1.05, rel=0.06), "of the runs that there are"
+    assert fit(runs()).kinds["slow"].contention == pytest.approx(0.0, abs=1e-9)
 
 
 def test_an_earlier_calibration_is_refined_and_kept_where_nothing_is_new() -> None:
