@@ -158,7 +158,7 @@ def test_steps_that_are_longer_than_their_actions_are_charged_to_the_rates() -> 
 def test_a_kind_with_one_run_stays_near_what_all_kinds_show() -> None:
     alone = run("e", ("slow",), [0.01], truth=replace(TRUTH, kinds={"slow": KindCalibration(rate=3.0)}))
     others = [each for each in runs() if all(stage.kind == "fast" for stage in each.stages)]
-    assert fit([*others, alone]).kinds["slow"].rate == pytest.approx(1.1, rel=0.05)
+    assert fit([*others, alone]).kinds["slow"].rate == pytest.approx(1.1, rel=0.1)
 
 
 def test_a_kind_that_was_only_seen_with_short_actions_keeps_the_rate_of_all() -> None:
