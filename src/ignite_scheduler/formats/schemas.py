@@ -18,6 +18,8 @@ _SHAPES: Final = {
     "metrics": ("timeline", "MetricsShape"),
     "calibration": ("calibration", "CalibrationShape"),
     "observation": ("calibration", "ObservationShape"),
+    "links": ("links", "LinksMeasuredShape"),
+    "devices": ("devices", "DevicesShape"),
 }
 
 SCHEMA_NAMES: Final = tuple(_SHAPES)

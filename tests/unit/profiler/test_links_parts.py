@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 
 from ignite_scheduler.errors import InputError
 from ignite_scheduler.formats import parse_cluster
+from ignite_scheduler.formats.shapes.check import check
+from ignite_scheduler.formats.shapes.links import LinksMeasuredShape
+from ignite_scheduler.formats.source import Source
 from ignite_scheduler.profiler.links import LinksMeasured, Meeting, Options, links_document, links_section
 from ignite_scheduler.profiler.links.analysis import Streams, Trips, are_unlike, conclude, ordered_pairs, sharing
 from ignite_scheduler.profiler.links.fit import fit_line
@@ -141,6 +144,7 @@ def test_small_differences_are_no_asymmetry() -> None:
 def test_the_document_is_json_and_says_how_well_the_line_holds() -> None:
     document = json.loads(json.dumps(links_document(found(EQUAL)), allow_nan=False))
 
+    check(LinksMeasuredShape, Source(data=document))
     pair = document["pairs"][0]
     assert (pair["from"], pair["to"], pair["emulated"], pair["congestion"]) == ("a/box-0", "a/box-1", None, 1.5)
     assert pair["r_squared"] == pytest.approx(1)
