@@ -40,21 +40,16 @@ class Flow:
         self._trained = {path for path, parameter in model.named_parameters() if parameter.requires_grad}
         self.values, self.num_inputs, self.output = recording.values, recording.num_inputs, recording.output
         self.steps, bound = self._sorted(recording.steps)
-        self._makers: dict[int, list[int]] = defaultdict(list)
+        self._writers: dict[int, list[int]] = defaultdict(list)
         self._first: dict[int, int] = {}
         for index, step in enumerate(self.steps):
             for number in step.outputs:
                 if number is not None and number >= self.num_inputs:
                     self._first.setdefault(number, index)
             if index not in bound:
-                for storage in self._touched(step):
-                    self._makers[storage].append(index)
+                for storage in {self.values[number].storage for number in step.writes}:
+                    self._writers[storage].append(index)
         self.bound = tuple(sorted(bound))
-
-    def _touched(self, step: Step) -> set[int]:
-        """Memories that the step makes or changes."""
-        numbers = (*(n for n in step.outputs if n is not None), *step.writes)
-        return {self.values[number].storage for number in numbers}
 
     # -- free and bound -------------------------------------------------------------------------------------------
 
@@ -135,8 +130,9 @@ class Flow:
         needed: set[int] = set()
         asked = [number]
         while asked:
-            storage = self.values[asked.pop()].storage
-            for index in self._makers[storage]:
+            value = asked.pop()
+            makers = [self._first[value]] if value >= self.num_inputs else []
+            for index in (*makers, *self._writers[self.values[value].storage]):
                 if index < before and index not in needed:
                     needed.add(index)
                     asked.extend(leaf.value for leaf in self.steps[index].flat if isinstance(leaf, Ref))

@@ -55,13 +55,15 @@ def record(
 
     Notes
     -----
-    First the model is run without values: tensors have shapes and types only, so this takes no memory for activations,
-    reads no weight, and does not even need weights. Models ask for that and then don't look at values only to save
-    work, as attention masks do otherwise. A model that needs values within its blocks, such as a mixture of experts,
-    is run with them.
+    First the model is run without values: samples, weights, and what is computed from them, have shapes and types
+    only. So this takes no memory for activations, reads no weight, and does not even need weights. Constants that the
+    forward makes have their values: it may look at those. Models ask which it is, and don't look at samples only to
+    save work, as attention masks do otherwise. A model that needs values within its blocks, such as a mixture of
+    experts, is run with them.
     """
     try:
-        with _quiet(), FakeTensorMode(allow_non_fake_inputs=True) as fake, _without_values(model, dtype):
+        fake = FakeTensorMode(allow_non_fake_inputs=True)
+        with _quiet(), _without_values(model, dtype, fake):
             return [_record(model, blocks, tuple(map(fake.from_tensor, inputs)), source) for inputs in batches]
     except Exception:
         if any(parameter.is_meta for parameter in model.parameters()):
@@ -88,8 +90,8 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _without_values(model: nn.Module, dtype: torch.dtype) -> Iterator[None]:
-    """Within this block, and that of a fake mode, the model's state has no values; what is tied stays tied."""
+def _without_values(model: nn.Module, dtype: torch.dtype, fake: FakeTensorMode) -> Iterator[None]:
+    """Within this block the model's state has no values; what is tied stays tied."""
     before: list[tuple[dict[str, Any], str, Tensor]] = []
     fakes: dict[int, Tensor] = {}
     for module in model.modules():
@@ -98,7 +100,9 @@ def _without_values(model: nn.Module, dtype: torch.dtype) -> Iterator[None]:
             for name, tensor in held.items():
                 if tensor is not None:
                     before.append((held, name, tensor))
-                    fakes.setdefault(id(tensor), _like(tensor, dtype))
+                    if id(tensor) not in fakes:
+                        with fake:
+                            fakes[id(tensor)] = _like(tensor, dtype)
     try:
         for held, name, tensor in before:
             held[name] = fakes[id(tensor)]
