@@ -267,6 +267,8 @@ predictions = st.builds(
     duration=maybe(not_negative),
     cost=maybe(not_negative),
     energy=maybe(not_negative),
+    duration_low=maybe(not_negative),
+    duration_high=maybe(not_negative),
 )
 bounds = st.builds(
     Bound,

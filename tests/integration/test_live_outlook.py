@@ -11,6 +11,7 @@ from rich.console import Console
 from ignite_scheduler import wiring
 from ignite_scheduler.cli import live
 from ignite_scheduler.control import State
+from ignite_scheduler.cost.calibration import Calibration, CheckpointTime, KindCalibration, Quantiles
 from ignite_scheduler.daemon.report import RunReport
 from ignite_scheduler.daemon.view import JobView, Snapshot
 from ignite_scheduler.engine.reports import Finished, Progressed, Report, Started
@@ -57,9 +58,13 @@ def scripted(steps: tuple[float, ...], busy: Callable[[int], tuple[float, ...]] 
 
 
 def played(
-    monkeypatch: pytest.MonkeyPatch, directory: Path, reports: Iterator[Report]
+    monkeypatch: pytest.MonkeyPatch,
+    directory: Path,
+    reports: Iterator[Report],
+    calibration: Calibration | None = None,
+    specs: list[GangSpec] | None = None,
 ) -> tuple[RunReport, list[Snapshot]]:
-    """A run whose one gang says ``reports``, and every view of it."""
+    """A run whose one gang says ``reports``, and every view of it; ``specs`` gathers what the gang was told."""
     seen: list[Snapshot] = []
     STAGE["seen"] = 0
 
@@ -70,9 +75,16 @@ def played(
     monkeypatch.setattr(wiring, "load_engine", lambda: None)
     monkeypatch.setattr(wiring, "WATCH_EVERY", 0.01)
     monkeypatch.setattr(wiring, "WATCH_REST", 0.0)
-    monkeypatch.setattr(process.Gang, "start", lambda spec: ScriptedGang(spec, reports))
-    asked = wiring.ask(small_job(steps=STEPS, every=None), small_profile())
-    return wiring.run([asked], small_cluster(0.5, 0.5), directory=directory, watch=watch), seen
+
+    def start(spec: GangSpec) -> ScriptedGang:
+        if specs is not None:
+            specs.append(spec)
+        return ScriptedGang(spec, reports)
+
+    monkeypatch.setattr(process.Gang, "start", start)
+    asked = wiring.ask(small_job(steps=STEPS, every=100), small_profile(), calibration=calibration)
+    cluster = small_cluster(0.5, 0.5)
+    return wiring.run([asked], cluster, directory=directory, calibration=calibration, watch=watch), seen
 
 
 def running(seen: list[Snapshot]) -> dict[int, JobView]:
@@ -129,3 +141,55 @@ def test_a_device_slower_than_profiled_is_named_while_the_job_runs(
     assert first.done >= 5 + 5  # the warm-up, and steps enough
     assert first.pace is not None
     assert [drift.device for drift in first.pace.slow] == [first.device_ids[1]]
+
+
+LEARNT = Calibration(
+    kinds={"core": KindCalibration(rate=1.5, num_stages=9, spread=0.02)},
+    message=0.01,
+    startup=Quantiles(low=1.0, middle=2.0, high=4.0),
+    checkpoint=CheckpointTime(base=0.5, bandwidth=1e9),
+    residual=Quantiles(low=0.9, middle=1.0, high=1.1),
+    num_runs=4,
+    provenance={"date": "2026-05-04"},
+)
+
+
+def test_a_run_with_a_calibration_promises_a_range_and_keeps_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specs: list[GangSpec] = []
+    report, seen = played(monkeypatch, tmp_path / "run", scripted((0.2,) * 8), LEARNT, specs)
+    job = report.jobs[0]
+    promise, predicted = job.promise, job.plans[0].predicted
+    assert promise is not None
+    saves = 9 * (0.5 + 3 * 20_000 * 3 / 1e9)
+    early, late = promise.finish_low - promise.start, promise.finish_high - promise.start
+    assert early == pytest.approx(1.0 + 0.9 * (1000 * predicted.step + saves))
+    assert late == pytest.approx(4.0 + 1.1 * (1000 * predicted.step + saves))
+    assert job.promise_kept is False  # eight steps were played, and it was over
+    assert job.promise_error is not None
+    assert job.plans[0].resolved["calibration"].startswith("4 runs of 2026-05-04")
+    view = next(job for each in seen for job in each.jobs if job.state is State.RUNNING)
+    assert view.finish_low is not None
+    assert view.finish_high is not None
+    assert view.finish_low < view.finish_high
+    assert ", done at " in live.eta(view, 0.0)
+    # The calibration is for foretelling: what is played is the cluster as it was written down.
+    [spec] = specs
+    assert [device.speed for device in spec.devices] == [0.5, 0.5]
+    assert {link.latency for link in spec.links.values()} == {1e-4}
+    # It is kept with the run, and the journal leads to the same decisions again.
+    assert wiring.check_replay(tmp_path / "run") == ()
+    again = wiring.resume(tmp_path / "run")
+    assert again.jobs[0].promise == promise
+
+
+def test_what_a_start_and_a_save_are_reckoned_with() -> None:
+    job, profile = small_job(), small_profile()
+    plain = wiring.ask(job, profile)
+    assert (plain.startup, plain.startup_range, plain.checkpoint_cost) == (0.25, None, 0.0)
+    learnt = wiring.ask(job, profile, calibration=LEARNT)
+    assert (learnt.startup, learnt.startup_range) == (2.0, (1.0, 4.0))
+    assert learnt.checkpoint_cost == pytest.approx(0.5 + 3 * 20_000 * 3 / 1e9)
+    given = wiring.ask(job, profile, startup=7.0, calibration=LEARNT)
+    assert (given.startup, given.startup_range) == (7.0, None)

@@ -22,6 +22,7 @@ from ignite_scheduler.daemon.ports import Record
 from ignite_scheduler.daemon.report import bars
 from ignite_scheduler.daemon.story import Chronicle
 from ignite_scheduler.executors import orphans
+from ignite_scheduler.formats import load_observation
 from ignite_scheduler.store import SqlJournal
 from live_waiting import processes_marked, wait_until
 
@@ -111,6 +112,7 @@ def check_whole(directory: Path) -> None:
     for job in JOBS:
         lines = (directory / "jobs" / job / "metrics.jsonl").read_text().splitlines()
         assert [json.loads(line)["step"] for line in lines] == list(range(1, STEPS + 1))
+        assert load_observation(directory / "jobs" / job / "observation.json").promised is not None
 
 
 def records(directory: Path) -> list[Record]:

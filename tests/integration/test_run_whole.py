@@ -19,6 +19,7 @@ from ignite_scheduler.daemon.directory import slug
 from ignite_scheduler.daemon.report import RunReport
 from ignite_scheduler.daemon.view import Snapshot
 from ignite_scheduler.errors import ConflictError, InputError, NotFoundError
+from ignite_scheduler.formats import load_observation
 from ignite_scheduler.formats.plan import load_plan
 from ignite_scheduler.model import Infeasible
 from ignite_scheduler.store import SqlJournal
@@ -92,13 +93,33 @@ def test_the_run_directory_holds_what_the_contract_says(done: tuple[RunReport, l
     report, _ = done
     for job in report.jobs[:2]:
         assert job.directory == report.directory / "jobs" / slug(job.job_id)
-        assert {"plan.json", "metrics.jsonl", "timeline.json", "checkpoints", "events.jsonl"} <= {
+        assert {"plan.json", "metrics.jsonl", "timeline.json", "checkpoints", "events.jsonl", "observation.json"} <= {
             path.name for path in job.directory.iterdir()
         }
         assert load_plan(job.directory / "plan.json").device_ids == job.story.attempts[-1].device_ids
         metrics = [json.loads(line) for line in (job.directory / "metrics.jsonl").read_text().splitlines()]
         assert [line["step"] for line in metrics] == list(range(1, STEPS + 1))
         assert {"step", "loss", "grad_norm", "step_s", "samples_per_s"} <= metrics[0].keys()
+
+
+def test_what_each_job_showed_is_written_down(done: tuple[RunReport, list[Snapshot]]) -> None:
+    for job in done[0].jobs[:2]:
+        seen, plan = load_observation(job.directory / "observation.json"), job.plans[-1]
+        assert [stage.device for stage in seen.stages] == list(plan.device_ids)
+        assert [stage.forward[0] for stage in seen.stages] == [stage.forward for stage in plan.stages]
+        for stage in seen.stages:
+            assert stage.measured_forward is not None
+            assert stage.measured_backward is not None
+            assert stage.measured_update is not None
+            assert stage.num_sharing == len(seen.stages)
+        assert all(edge.measured is not None for edge in seen.edges)
+        assert seen.planned_step == pytest.approx(plan.predicted.step)
+        assert (seen.step.median, seen.step.count) == (job.measured.step, STEPS - 5)
+        assert seen.startup == job.startups[-1]
+        assert len(seen.checkpoints) == STEPS // 2  # one every two steps, the last included
+        assert all(num_bytes > 0 and seconds > 0 for num_bytes, seconds in seen.checkpoints)
+        assert seen.promised is not None
+        assert seen.promised.finished == job.story.jct
 
 
 def test_the_journal_replays_into_a_fresh_controller(done: tuple[RunReport, list[Snapshot]]) -> None:
