@@ -95,6 +95,7 @@ def profiles(draw: st.DrawFn, most_layers: int, *, skips: bool = False) -> Profi
     """
     count = draw(st.integers(1, most_layers))
     layers = []
+    carried = 0.0  # what a layer carries counts as the next one's
     for i in range(count):
         forward, backward = draw(st.integers(0, 6)), draw(st.integers(0, 6))
         slope = draw(st.sampled_from([0.25, 0.5, 1.0]))
@@ -110,7 +111,9 @@ def profiles(draw: st.DrawFn, most_layers: int, *, skips: bool = False) -> Profi
                 name=f"l{i}",
                 parameter_bytes=float(draw(st.integers(0, 4))),
                 output_bytes=float(draw(st.integers(0, 6))),
-                activation_bytes=float(draw(st.integers(0, 2))),
+                activation_bytes=draw(st.integers(0, 2)) + carried,
+                carried_bytes=(carried := float(draw(st.integers(0, 1)))),
+                transient_bytes=float(draw(st.integers(0, 3))),
                 workspace_bytes=float(draw(st.integers(0, 1))),
                 times={"ref": table},
                 inputs=tuple(inputs),

@@ -12,6 +12,7 @@ from ignite_scheduler.cost.memory import (
     element_bytes,
     memory_factors,
     resolved_precision,
+    stage_activations,
     stage_memory,
     stage_parameters,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "ring_over",
     "ring_seconds",
     "samples_between",
+    "stage_activations",
     "stage_durations",
     "stage_memory",
     "stage_parameters",

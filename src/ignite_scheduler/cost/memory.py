@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -59,6 +60,31 @@ def stage_parameters(profile: Profile, first: int, last: int) -> float:
     return total
 
 
+@dataclass(frozen=True, slots=True)
+class Activations:
+    """Bytes for one sample that a stage keeps from a forward to its backward, and how far above that it rises.
+
+    ``kept`` is A(1) of the formula below, once for each microbatch in flight. ``peak`` is above it: what the microbatch
+    that is being computed on fills for a moment, at the layer where that is most beside what layers up to it keep.
+    """
+
+    kept: float
+    peak: float
+
+
+def stage_activations(profile: Profile, first: int, last: int) -> Activations:
+    """Activations of layers ``first`` … ``last`` − 1. O(number of layers).
+
+    Where a profile gives activations only, ``kept`` is their sum and ``peak`` is 0.
+    """
+    kept = highest = 0.0
+    for layer in profile.layers[first:last]:
+        kept += layer.activation_bytes
+        highest = max(highest, kept + layer.transient_bytes)
+    kept += profile.layers[last - 1].carried_bytes
+    return Activations(kept=kept, peak=max(0.0, highest - kept))
+
+
 def stage_memory(
     profile: Profile,
     first: int,
@@ -79,9 +105,15 @@ def stage_memory(
         u, samples of a full microbatch.
     scale
         Factor on activation and workspace bytes for a precision other than the profile's (:func:`byte_scale`).
+
+    Notes
+    -----
+    W is the largest ``workspace_bytes`` in the stage, and where the profile knows what grows with the samples and is
+    there for a moment only, that too (:func:`stage_activations`).
     """
     layers = profile.layers[first:last]
-    kept = samples * sum(layer.activation_bytes for layer in layers)
+    activations = stage_activations(profile, first, last)
     workspace = max((layer.workspace_bytes for layer in layers), default=0.0)
     factor = factors.weights + factors.gradients + factors.optimizer
-    return stage_parameters(profile, first, last) * factor + scale * (in_flight * kept + workspace)
+    grown = samples * (in_flight * activations.kept + activations.peak)
+    return stage_parameters(profile, first, last) * factor + scale * (grown + workspace)

@@ -1,8 +1,9 @@
-"""Where tensors enter a stage and leave it, so that neither is held longer than the stage's own backward needs it.
+"""Where tensors enter a stage and leave it, so that none is held longer than the stage's own backward needs it.
 
 A leaf that waits for its gradient would hold its data until the backward is done, whether or not a layer needs it
-again; so would an output from which the backward starts. Here received tensors pass through a function that takes
-their gradients and keeps nothing, and of an output only its place in the graph is kept.
+again; so would an output from which the backward starts, and a gradient that is passed to it. Here received tensors
+pass through a function that takes their gradients and keeps nothing; of outputs only their places in the graph are
+kept; and their gradients are handed over to autograd, which drops them when they are used.
 """
 
 from __future__ import annotations
@@ -13,12 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import Function
-from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from ignite_scheduler.engine.chain import Tensors
-
-Roots = Sequence[Tensor] | Sequence[GradientEdge]
-"""From where a backward starts."""
 
 
 class Entrance:
@@ -65,6 +62,33 @@ class _Pass(Function):
         return (None,) * (3 + len(gradients))
 
 
-def roots(outputs: Sequence[Tensor]) -> Sequence[GradientEdge]:
-    """Places in the graph of those outputs that need a gradient, without their data."""
-    return [get_gradient_edge(output) for output in outputs if output.requires_grad]
+class Exit:
+    """Outputs of a stage, as its backward will start from them."""
+
+    def __init__(self, outputs: Sequence[Tensor]) -> None:
+        self._given: list[Tensor] = []
+        wanting = [output for output in outputs if output.requires_grad]
+        self._root: Tensor | None = _Start.apply(self._given, *wanting) if wanting else None  # type: ignore[no-untyped-call]
+
+    def give(self, gradients: Sequence[Tensor]) -> None:
+        """Gradients of those outputs that need one, in order; the caller should keep none."""
+        self._given.extend(gradients)
+
+    def backward(self) -> None:
+        """Run the backward from the given gradients."""
+        root, self._root = self._root, None
+        if root is not None:
+            torch.autograd.backward(root)
+
+
+class _Start(Function):
+    @staticmethod
+    def forward(ctx: Any, given: list[Tensor], *outputs: Tensor) -> Tensor:
+        ctx.given = given
+        return torch.zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, _: Tensor) -> Any:
+        gradients = tuple(ctx.given)
+        ctx.given.clear()
+        return None, *gradients

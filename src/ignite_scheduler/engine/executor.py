@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ignite_scheduler.engine.chain import StageModule, Tensors
 from ignite_scheduler.engine.devices import ComputeDevice
-from ignite_scheduler.engine.entrance import Entrance, Roots, roots
+from ignite_scheduler.engine.entrance import Entrance, Exit
 from ignite_scheduler.engine.memory import MemoryWatch
 from ignite_scheduler.engine.transport import Message, Transport
 from ignite_scheduler.errors import ScheduleError
@@ -59,10 +59,10 @@ class Batch:
 
 @dataclass(slots=True, kw_only=True)
 class _Kept:
-    """What the backward of one microbatch needs: what to start from, and where gradients of the inputs arrive."""
+    """What the backward of one microbatch needs: where it starts, and where gradients of the inputs arrive."""
 
     entrance: Entrance
-    roots: Roots
+    exit: Exit
 
 
 class Executor:
@@ -171,8 +171,7 @@ class Executor:
                 outputs = (self._take_loss(outputs, batch, k, targets),)
             self._device.computed(span)
             if torch.is_grad_enabled():
-                kept: Roots = roots(outputs) if targets is None else [outputs[0]]
-                self._kept[index, k] = _Kept(entrance=entrance, roots=kept)
+                self._kept[index, k] = _Kept(entrance=entrance, exit=Exit(outputs))
             if index < self._last:
                 *_, producer = stage.layers._modules
                 message = Message(index, index + 1, "F", k, batch.microbatches[k])
@@ -206,13 +205,13 @@ class Executor:
         index, _, k = action
         kept = self._kept.pop((index, k))
         message = self._incoming(action, batch)
-        gradients = None if message is None else self._transport.receive(message)
+        gradients = (torch.ones_like(self._losses[k]),) if message is None else self._transport.receive(message)
+        kept.exit.give(gradients)
+        del gradients
         with self._device.action(batch.ready if message is None else self._transport.arrival) as span:
-            if kept.roots:
-                torch.autograd.backward(kept.roots, gradients)
+            kept.exit.backward()
             found = kept.entrance.gradients()
             self._device.computed(span)
-            del gradients
             if index > 0:
                 first = next(iter(self._stages[index].layers._modules))
                 message = Message(index, index - 1, "B", k, batch.microbatches[k])

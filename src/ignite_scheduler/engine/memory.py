@@ -1,24 +1,28 @@
 """How much memory a rank fills, and the watch over what its device has.
 
-What counts are pages that the process itself wrote to (anonymous and shared memory), beyond those of the idle process:
-interpreter, libraries, process group and data set, before the first layer is made. Pages of files, such as the code
-of libraries, are left out: the kernel can drop them, and all processes share them. On a CUDA device it is what the
-allocator handed out; the runtime's own share of the card is no tensor's.
+What counts are bytes in use beyond those of the idle process: interpreter, libraries, process group and data set,
+before the first layer is made. On a CUDA device it is what the allocator handed out; the runtime's own share of the
+card is no tensor's.
 
-The peak of a CPU rank is the kernel's own high-water mark, which misses nothing between two looks. It counts pages of
-files too, so what those have grown by since is taken off at each look; they grow in the first step only, as code is
-touched for the first time.
+A CPU has no such allocator, and the C library keeps freed memory (see :mod:`ignite_scheduler.engine.allocation`) and
+leaves gaps between blocks: glibc before 2.38 was seen to hold 2 to 40 % more than was in use, differently from run to
+run. So one step of each attempt is run with nothing kept, and its peak is the kernel's high-water mark of the process,
+which misses nothing. Pages of files, such as the code of libraries, are left out: the kernel can drop them, and all
+processes share them. The most that was ever resident is told beside it.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import torch
 
+from ignite_scheduler.engine.allocation import give_back_freed_memory
 from ignite_scheduler.engine.specification import RankDevice
 from ignite_scheduler.errors import ExternalError
 from ignite_scheduler.units import format_memory
@@ -34,50 +38,63 @@ class DeviceMemoryError(ExternalError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryUse:
-    """Bytes of one rank: of the idle process, and the most so far, the idle ones included.
+    """Bytes of one rank: of the idle process, and with those the most in use, and the most that was ever resident.
 
-    None where the platform does not tell.
+    None where the platform does not tell, or where no step was measured.
     """
 
     idle: int | None
     peak: int | None
+    resident: int | None
 
 
 class MemoryMeter:
     """Measures what a process holds from its making on."""
 
     def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._peak = 0
-        if device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(device)
+        self._device, self._cuda = device, device.type == "cuda"
+        self._peak: int | None = None
+        self._resident = 0
+        if self._cuda:
             self._idle: int | None = torch.cuda.memory_allocated(device)
             return
         self._idle = own_bytes()
-        self._exact = forget_peak()
+        forget_peak()
 
     @property
     def held(self) -> int | None:
-        """Bytes beyond the idle process now."""
-        if self._device.type == "cuda":
-            return torch.cuda.memory_allocated(self._device) - (self._idle or 0)
-        now = own_bytes()
+        """Bytes beyond the idle process now; on a CPU with what the C library keeps of freed ones."""
+        now = torch.cuda.memory_allocated(self._device) if self._cuda else own_bytes()
         return None if now is None or self._idle is None else now - self._idle
 
-    def look(self) -> None:
-        """Take note of the peak so far; between two looks nothing is lost where the kernel keeps its mark."""
-        if self._device.type != "cuda":
-            found = peak_bytes() if self._exact else own_bytes()
-            self._peak = max(self._peak, found or 0)
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Run a whole step in this block: its peak is taken.
+
+        On a CPU it counts what is in use only if nothing has been kept since before the first tensor
+        (:func:`~ignite_scheduler.engine.allocation.return_freed_memory`).
+        """
+        if self._cuda:
+            torch.cuda.reset_peak_memory_stats(self._device)
+            yield
+            self._peak = torch.cuda.max_memory_allocated(self._device)
+            self._resident = torch.cuda.max_memory_reserved(self._device)
+            return
+        self._look()
+        exact = forget_peak()
+        yield
+        self._peak = peak_bytes() if exact else None
+
+    def _look(self) -> None:
+        """Take note of the most that was resident so far."""
+        if not self._cuda:
+            self._resident = max(self._resident, peak_bytes() or 0)
 
     @property
     def use(self) -> MemoryUse:
-        """What an idle rank holds and what this one has held at most."""
-        if self._idle is None:
-            return MemoryUse(idle=None, peak=None)
-        self.look()
-        top = torch.cuda.max_memory_allocated(self._device) if self._device.type == "cuda" else self._peak
-        return MemoryUse(idle=self._idle, peak=max(top, self._idle))
+        """What an idle rank holds, and what this one has held at most."""
+        self._look()
+        return MemoryUse(idle=self._idle, peak=self._peak, resident=self._resident or None)
 
 
 class MemoryWatch:
@@ -87,14 +104,17 @@ class MemoryWatch:
         self._device, self._meter = device, meter
 
     def check(self, stage_index: int) -> None:
-        """Raise DeviceMemoryError if the rank holds more than its device has."""
+        """Raise DeviceMemoryError if the rank holds more than its device has, freed memory given back first."""
         limit = None if self._device.held else self._device.memory
-        held = None if limit is None else self._meter.held
-        if limit is None or held is None or held <= limit:
+        if limit is None or (self._meter.held or 0) <= limit:
             return
-        raise DeviceMemoryError(
-            f"stage {stage_index} holds {format_memory(held)} on {self._device.id!r}, which has {format_memory(limit)}"
-        )
+        give_back_freed_memory()
+        held = self._meter.held or 0
+        if held > limit:
+            raise DeviceMemoryError(
+                f"stage {stage_index} holds {format_memory(held)} on {self._device.id!r}, which has "
+                f"{format_memory(limit)}"
+            )
 
 
 def own_bytes() -> int | None:

@@ -43,14 +43,14 @@ def main(spec: GangSpec, rank: int, pipe: Connection, port: int, scope: str, gro
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     import torch
 
-    from ignite_scheduler.engine.allocation import keep_freed_memory
+    from ignite_scheduler.engine.allocation import return_freed_memory
     from ignite_scheduler.engine.training import StopRequest, Trainer
 
     wake_in_time()
     if group is not None:
         group.add(os.getpid())
     torch.set_num_threads(1)
-    keep_freed_memory()
+    return_freed_memory()  # until the memory of a step has been measured
     logging.getLogger("torch.distributed").setLevel(logging.ERROR)
     request = StopRequest()
     threading.Thread(target=_listen, args=(pipe, request), daemon=True, name="supervisor").start()

@@ -83,8 +83,9 @@ def write_timeline(
 def write_memory(directory: Path, plan: Plan, rank_of: Sequence[int], uses: Sequence[MemoryUse]) -> None:
     """Write ``memory.json``: for each stage what its rank held at most, beside what was planned.
 
-    ``idle_bytes`` are those of the rank before it made its layers, ``peak_bytes`` the most that it held, the idle ones
-    included; ``planned_bytes`` are to be held against the difference. Null where the platform does not tell.
+    ``idle_bytes`` are those of the rank before it made its layers, ``peak_bytes`` the most in use in the step that was
+    measured, the idle ones included; ``planned_bytes`` are to be held against the difference. ``resident_bytes`` are
+    the most that the process ever had, with what its allocator kept or wasted. Null where the platform does not tell.
     """
     entries = [
         {
@@ -93,6 +94,7 @@ def write_memory(directory: Path, plan: Plan, rank_of: Sequence[int], uses: Sequ
             "rank": rank_of[stage.index],
             "idle_bytes": uses[rank_of[stage.index]].idle,
             "peak_bytes": uses[rank_of[stage.index]].peak,
+            "resident_bytes": uses[rank_of[stage.index]].resident,
             "planned_bytes": stage.devices[0].memory,
         }
         for stage in plan.stages

@@ -16,12 +16,14 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
 import torch.distributed as dist
 
 from ignite_scheduler.engine import checkpoint
+from ignite_scheduler.engine.allocation import keep_freed_memory
 from ignite_scheduler.engine.devices import open_device
 from ignite_scheduler.engine.reports import Finished, Progressed, Report, Saved, Started, Stopped
 from ignite_scheduler.engine.run_directory import MeasuredStep, Metrics, write_memory, write_timeline
@@ -104,8 +106,13 @@ class Trainer:
         """Steps until the end (None) or until the sum of a step asks to stop."""
         every = self._spec.job.checkpoint.every
         before: _Taken | None = None
+        # The second step is the first with all of the optimizer's state: its memory is measured. Both are slower.
+        measured = min(self._done + 1, self._worker.total - 1)
         while self._done < self._worker.total:
-            taken = self._step(self._done)
+            with self._worker.memory.measuring() if self._done == measured else nullcontext():
+                taken = self._step(self._done)
+            if self._done == measured:
+                keep_freed_memory()
             self._done += 1
             asked = self._read(before)
             before = taken
@@ -140,7 +147,6 @@ class Trainer:
             )
         )
         evaluation = self._spec.job.evaluate
-        worker.memory.look()
         held = worker.evaluate() if evaluation is not None and (step + 1) % evaluation.every == 0 else None
         return _Taken(step=step, seconds=ended - began, total=total, held_loss=held)
 

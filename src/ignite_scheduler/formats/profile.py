@@ -118,6 +118,8 @@ def _layer(source: Source, index: int, entry: LayerShape, before: str, positions
         parameter_bytes=entry.parameter_bytes,
         output_bytes=entry.output_bytes,
         activation_bytes=entry.activation_bytes,
+        carried_bytes=entry.carried_bytes,
+        transient_bytes=entry.transient_bytes,
         workspace_bytes=entry.workspace_bytes,
         forward_flops=entry.forward_flops,
         backward_flops=entry.backward_flops,
@@ -190,8 +192,9 @@ def _layer_entry(layer: Layer, before: str) -> dict[str, Any]:
         "output_bytes": layer.output_bytes,
         "activation_bytes": layer.activation_bytes,
     }
-    if layer.workspace_bytes:
-        entry["workspace_bytes"] = layer.workspace_bytes
+    for key in ("carried_bytes", "transient_bytes", "workspace_bytes"):
+        if getattr(layer, key):
+            entry[key] = getattr(layer, key)
     if layer.forward_flops is not None:
         entry["forward_flops"] = layer.forward_flops
     if layer.backward_flops is not None:

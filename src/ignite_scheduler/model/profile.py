@@ -42,12 +42,18 @@ class Layer:
     Bytes and FLOPs are for one sample, parameters apart. ``times`` maps kind of device → samples in a microbatch →
     :class:`LayerTimes`. ``update`` maps the name of an optimizer to the seconds of its update of this layer on the
     reference kind, where that was measured.
+
+    ``activation_bytes`` stay kept until the layer's backward; a tensor that a later layer needs too counts there, and
+    then the bytes are ``carried_bytes`` here: a stage that ends with this layer holds them too. ``transient_bytes``
+    are filled for a moment while the layer is at work, ``workspace_bytes`` likewise, whatever the number of samples.
     """
 
     name: str
     parameter_bytes: float
     output_bytes: float
     activation_bytes: float
+    carried_bytes: float = 0.0
+    transient_bytes: float = 0.0
     workspace_bytes: float = 0.0
     forward_flops: float | None = None
     backward_flops: float | None = None

@@ -40,7 +40,7 @@ def no_plan(
             family.num_microbatches if family.schedule == "gpipe" else min(family.num_microbatches, n)
             for n in range(permit.max_stages + 1)
         ]
-        need = np.stack([model.need_fixed + k * family.samples * model.need_sample for k in held])
+        need = np.stack([model.need(k, family.samples) for k in held])
         overflow = float(least_overflow(numbers, need, memory))
         if overflow < least:
             least, best = overflow, family

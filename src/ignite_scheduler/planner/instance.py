@@ -162,7 +162,8 @@ class Model:
     ``single_bytes[j]`` are bytes a sample over the cut in front of layer j of tensors that one layer reads;
     ``once_bytes[j]`` counts every tensor once, which no split can go below. ``tensors`` are those with several
     readers: (producer, first, last) index into ``readers`` and ``reader_bytes``. ``need_fixed[i, j]`` is P·factor + W
-    of the layers i…j−1 and ``need_sample[i, j]`` the bytes of activations a sample, both with the margin.
+    of the layers i…j−1, ``need_sample[i, j]`` the bytes of activations a sample and ``need_peak[i, j]`` what one
+    microbatch fills above them for a moment, by sample, all with the margin.
     """
 
     num_layers: int
@@ -175,6 +176,11 @@ class Model:
     tied_bytes: Floats
     need_fixed: Floats
     need_sample: Floats
+    need_peak: Floats
+
+    def need(self, in_flight: int, samples: int) -> Floats:
+        """Bytes [i, j] of the layers i…j−1 as a stage with so many microbatches of so many samples in flight."""
+        return self.need_fixed + samples * (in_flight * self.need_sample + self.need_peak)
 
 
 def model_arrays(job: Job, profile: Profile, margin: float) -> Model:
@@ -190,7 +196,7 @@ def model_arrays(job: Job, profile: Profile, margin: float) -> Model:
         for j in range(producer + 1, num_layers):
             later = [b for r, b in zip(readers[first:last], reader_bytes[first:last], strict=True) if r >= j]
             once[j] += max(later, default=0.0) * scale
-    fixed, sample = _needs(job, profile, scale)
+    fixed, sample, peak = _needs(job, profile, scale)
     tied = [[profile.index(name) for name in group] for group in profile.tied if len(group) > 1]
     width = max((len(group) for group in tied), default=1)
     return Model(
@@ -206,6 +212,7 @@ def model_arrays(job: Job, profile: Profile, margin: float) -> Model:
         ),
         need_fixed=fixed * (1 + margin),
         need_sample=sample * (1 + margin),
+        need_peak=peak * (1 + margin),
     )
 
 
@@ -236,13 +243,12 @@ def _reading(
     return singles, tensors, readers, reader_bytes
 
 
-def _needs(job: Job, profile: Profile, scale: float) -> tuple[Floats, Floats]:
+def _needs(job: Job, profile: Profile, scale: float) -> tuple[Floats, Floats, Floats]:
     """Bytes of every run of layers, as :func:`ignite_scheduler.cost.stage_memory` counts them."""
     factors = memory_factors(job, profile)
     factor = factors.weights + factors.gradients + factors.optimizer
     size = len(profile.layers)
     parameters = np.concatenate(([0.0], np.cumsum([layer.parameter_bytes for layer in profile.layers])))
-    kept = np.concatenate(([0.0], np.cumsum([layer.activation_bytes for layer in profile.layers])))
     held = parameters[None, :] - parameters[:, None]
     for group in profile.tied:
         indices = sorted(profile.index(name) for name in group)
@@ -256,7 +262,23 @@ def _needs(job: Job, profile: Profile, scale: float) -> tuple[Floats, Floats]:
     if loads.any():
         for i in range(size):
             workspace[i, i + 1 :] = np.maximum.accumulate(loads[i:])
-    return held * factor + scale * workspace, scale * (kept[None, :] - kept[:, None])
+    kept, peak = _activations(profile)
+    return held * factor + scale * workspace, scale * kept, scale * peak
+
+
+def _activations(profile: Profile) -> tuple[Floats, Floats]:
+    """Kept and momentary bytes a sample of every run of layers, as :func:`~ignite_scheduler.cost.stage_activations`."""
+    size = len(profile.layers)
+    until = np.concatenate(([0.0], np.cumsum([layer.activation_bytes for layer in profile.layers])))
+    carried = np.array([0.0] + [layer.carried_bytes for layer in profile.layers])
+    momentary = np.array([layer.transient_bytes for layer in profile.layers])
+    kept = until[None, :] - until[:, None] + carried[None, :]
+    peak = np.zeros((size + 1, size + 1))
+    if momentary.any():
+        for i in range(size):
+            highest = np.maximum.accumulate(until[i + 1 :] - until[i] + momentary[i:])
+            peak[i, i + 1 :] = np.maximum(0.0, highest - kept[i, i + 1 :])
+    return kept, peak
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,7 +346,7 @@ def _first_fit(classes: Classes, model: Model, family: Family, max_stages: int, 
         ):
             fit[:, n] = fit[:, n - 1]
             continue
-        need = model.need_fixed + held * family.samples * model.need_sample
+        need = model.need(held, family.samples)
         for c, device in enumerate(classes.devices):
             fit[c, n] = 0 if classes.unlimited else ((need > device.memory) & upper).sum(axis=0)
     for c in range(len(classes.devices)):

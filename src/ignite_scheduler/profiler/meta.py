@@ -162,6 +162,7 @@ def _as_layers(chain: nn.Sequential, sizes: tuple[Sizes, ...]) -> tuple[Layer, .
             parameter_bytes=of_layer.parameter_bytes,
             output_bytes=of_layer.output_bytes,
             activation_bytes=of_layer.activation_bytes,
+            carried_bytes=of_layer.carried_bytes,
             forward_flops=of_layer.forward_flops,
             backward_flops=of_layer.backward_flops,
             times={},

@@ -39,13 +39,20 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """Bytes and FLOPs of one layer; for one sample, parameters apart."""
+    """Bytes and FLOPs of one layer; for one sample, parameters and workspace apart.
+
+    ``carried_bytes`` are kept for this layer's backward but count as a later layer's activations; ``transient_bytes``
+    and ``workspace_bytes`` are filled for a moment while the layer is at work, for each sample and in any case.
+    """
 
     parameter_bytes: float
     output_bytes: float
     activation_bytes: float
     forward_flops: float
     backward_flops: float
+    carried_bytes: float = 0.0
+    transient_bytes: float = 0.0
+    workspace_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,37 +14,74 @@ from ignite_scheduler.profiler.flops import count_flops
 from ignite_scheduler.profiler.passes import Bench, Kept, as_leaves, backward, forward
 from ignite_scheduler.profiler.request import Sizes
 
+Storages = Mapping[int, torch.UntypedStorage]
+"""Blocks of memory by what tells them apart. They are held, so that no identity is used twice."""
+
 
 def layer_sizes(bench: Bench) -> tuple[Sizes, ...]:
-    """Sizes of each layer, for one sample of the largest microbatch measured.
+    """Sizes of each layer, for one sample of the largest microbatch measured; nothing that passes is counted.
 
     Notes
     -----
-    What a layer keeps for its backward are the distinct storages that autograd saves in it, parameters and buffers
-    excluded. Its input always counts, its output never (but for the last layer, whose forward ends with the loss): an
-    output that is needed again is the input of the next layer, so that sums over layers count each storage once.
+    What layers keep for their backward are the distinct storages that autograd saves in them, parameters and buffers
+    excluded. One that several layers save, such as an output that is also the next layer's input, counts as the last
+    one's; so sums over layers count each storage once. A stage that ends between them holds it too: those are the
+    bytes that a layer *carries*.
     """
     size = max(bench.batches)
-    values, found, kept = bench.batches[size][0], [], []
+    state = _identities(tensor for stage in bench.stages for tensor in _state(stage))
+    values, found, kept, saved = bench.batches[size][0], [], [], []
     for index, stage in enumerate(bench.stages):
         last = index == len(bench.stages) - 1
         leaves = as_leaves(values)
         with count_flops() as counter:
-            values, saved = _saved(bench, stage, leaves, size, last=last)
+            values, storages = _saved(bench, stage, leaves, size, last=last)
+        saved.append({key: storage for key, storage in storages.items() if key not in state})
         output = stage(leaves, seed=bench.seed, step=0, samples=bench.samples(size)) if last else values
         kept.append(Kept(leaves=leaves, outputs=values))
         found.append(
             {
                 "parameter_bytes": float(sum(p.numel() * p.element_size() for p in stage.layers.parameters())),
                 "output_bytes": _num_bytes(output) / size,
-                "activation_bytes": saved / size,
                 "forward_flops": counter.get_total_flops() / size,
             }
         )
+    held = shares(saved)
     return tuple(
-        Sizes(**figures, backward_flops=flops / size)
-        for figures, flops in zip(found, _backward_flops(kept), strict=True)
+        Sizes(
+            **figures,
+            backward_flops=flops / size,
+            activation_bytes=share.own / size,
+            carried_bytes=share.carried / size,
+        )
+        for figures, flops, share in zip(found, _backward_flops(kept), held, strict=True)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Bytes that one layer keeps for a backward, and bytes that it keeps too but that count as a later layer's."""
+
+    own: int
+    carried: int
+
+
+def shares(saved: Sequence[Storages]) -> list[Share]:
+    """What each layer keeps, given the storages that each saves."""
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    num_bytes: dict[int, int] = {}
+    for index, storages in enumerate(saved):
+        for key, storage in storages.items():
+            first.setdefault(key, index)
+            last[key], num_bytes[key] = index, storage.nbytes()
+    return [
+        Share(
+            own=sum(num_bytes[key] for key, owner in last.items() if owner == index),
+            carried=sum(num_bytes[key] for key, owner in last.items() if first[key] <= index < owner),
+        )
+        for index in range(len(saved))
+    ]
 
 
 def _backward_flops(kept: Sequence[Kept]) -> list[int]:
@@ -59,27 +97,27 @@ def _backward_flops(kept: Sequence[Kept]) -> list[int]:
 def saved_bytes_whole(bench: Bench) -> float:
     """Bytes for one sample that autograd keeps for the chain as one stage."""
     size = max(bench.batches)
-    _, saved = _saved(bench, bench.whole, as_leaves(bench.batches[size][0]), size, last=True)
-    return saved / size
+    _, storages = _saved(bench, bench.whole, as_leaves(bench.batches[size][0]), size, last=True)
+    state = _identities(_state(bench.whole))
+    return sum(storage.nbytes() for key, storage in storages.items() if key not in state) / size
 
 
-def _saved(bench: Bench, stage: StageModule, leaves: Tensors, size: int, *, last: bool) -> tuple[Tensors, int]:
-    """The stage's outputs, and bytes kept for its backward."""
-    kept: list[torch.UntypedStorage] = []  # held until counted, so that no identity is used twice
+def _saved(bench: Bench, stage: StageModule, leaves: Tensors, size: int, *, last: bool) -> tuple[Tensors, Storages]:
+    """The stage's outputs, and the storages that autograd saves in it."""
+    kept: dict[int, torch.UntypedStorage] = {}
 
     def pack(tensor: Tensor) -> Tensor:
-        kept.append(tensor.untyped_storage())
+        storage = tensor.untyped_storage()
+        kept[storage._cdata] = storage
         return tensor
 
     with saved_tensors_hooks(pack, lambda tensor: tensor):
         outputs = forward(bench, stage, leaves, size, last=last)
-    storages = {storage._cdata: storage.nbytes() for storage in kept}
-    state = (*stage.layers.parameters(), *stage.layers.buffers())
-    for left_out in _identities((*state, *outputs)):
-        storages.pop(left_out, None)
-    for leaf in leaves:
-        storages[leaf.untyped_storage()._cdata] = leaf.untyped_storage().nbytes()
-    return outputs, sum(storages.values())
+    return outputs, kept
+
+
+def _state(stage: StageModule) -> tuple[Tensor, ...]:
+    return (*stage.layers.parameters(), *stage.layers.buffers())
 
 
 def _identities(tensors: Iterable[Tensor]) -> set[int]:

@@ -10,18 +10,19 @@ import os
 import pickle
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, BinaryIO
 
 import torch
 from torch import nn
 
 from ignite_scheduler import zoo
-from ignite_scheduler.engine.allocation import keep_freed_memory
+from ignite_scheduler.engine.allocation import keep_freed_memory, return_freed_memory
 from ignite_scheduler.engine.chain import DTYPES, StageModule, Tensors
 from ignite_scheduler.errors import IgniteError, InputError
-from ignite_scheduler.profiler import passes, sizes, updates
+from ignite_scheduler.profiler import passes, sizes, transients, updates
 from ignite_scheduler.profiler.machine import describe_machine
-from ignite_scheduler.profiler.request import Measured, Progress, Request
+from ignite_scheduler.profiler.request import Measured, Progress, Request, Sizes
 from ignite_scheduler.zoo.batches import take
 from ignite_scheduler.zoo.chain import Layers, fingerprint, layers, shapes, tied_layers
 from ignite_scheduler.zoo.check import check
@@ -32,14 +33,17 @@ Tell = Callable[[Progress], None]
 def measure(request: Request, tell: Tell) -> Measured:
     """Build, check and measure what the request names, in this process."""
     torch.set_num_threads(1)
-    keep_freed_memory()  # as the engine's ranks do
+    return_freed_memory()  # until bytes have been measured
     device = _device(request.device)
     check(request.model, request.data, request.loss)
     dtype = DTYPES[request.precision]
     chain = zoo.build(request.model, seed=request.seed, data=request.data, dtype=dtype).to(device=device, dtype=dtype)
     bench = _bench(request, chain, device)
-    clock = passes.make_clock(device)
     total = request.repeats + 3
+    tell(Progress(done=0, total=total, doing="bytes and FLOPs"))
+    measured_sizes, saved_whole = _sizes(bench), sizes.saved_bytes_whole(bench)
+    keep_freed_memory()  # as the engine's ranks do
+    clock = passes.make_clock(device)
     timed = passes.run_passes(
         bench,
         repeats=request.repeats,
@@ -52,21 +56,32 @@ def measure(request: Request, tell: Tell) -> Measured:
     parts = {size: passes.backward_parts(bench, size, split_repeats, clock) for size in bench.batches}
     tell(Progress(done=request.repeats + 1, total=total, doing="optimizer updates"))
     update_table = _updates(bench, clock, request.time_limit / 4)
-    tell(Progress(done=request.repeats + 2, total=total, doing="bytes and FLOPs"))
     return Measured(
         layers=tuple(name for name, _ in layers(chain)),
-        sizes=sizes.layer_sizes(bench),
+        sizes=measured_sizes,
         series={size: timed.series(size) for size in bench.batches},
         parts=parts,
         begun={size: passes.as_series(timed.begun[size]) for size in bench.batches},
         whole={size: passes.as_series(timed.whole[size]) for size in bench.batches},
         wall_over_cpu=timed.watch.wall / timed.watch.own if timed.watch.own > 0 else 1.0,
         updates=update_table,
-        saved_bytes_whole=sizes.saved_bytes_whole(bench),
+        saved_bytes_whole=saved_whole,
         tied=tied_layers(chain),
         fingerprint=fingerprint(chain),
         sample_shape=shapes(tuple(t[:1] for t in bench.batches[max(bench.batches)][0])),
         machine=describe_machine() | _torch_facts(device),
+    )
+
+
+def _sizes(bench: passes.Bench) -> tuple[Sizes, ...]:
+    """Sizes of the layers, with what they fill for a moment where the platform tells."""
+    found = sizes.layer_sizes(bench)
+    momentary = transients.transients(bench, found)
+    if momentary is None:
+        return found
+    return tuple(
+        replace(layer, transient_bytes=of_layer.per_sample, workspace_bytes=of_layer.fixed)
+        for layer, of_layer in zip(found, momentary, strict=True)
     )
 
 

@@ -10,9 +10,11 @@ from ignite_scheduler.cost import (
     memory_factors,
     microbatch_sizes,
     ring_seconds,
+    stage_activations,
     stage_memory,
     stage_parameters,
 )
+from ignite_scheduler.cost.memory import Activations
 from ignite_scheduler.errors import InputError
 from ignite_scheduler.model import (
     Batch,
@@ -148,6 +150,20 @@ def test_memory_of_a_stage():
     factors = MemoryFactors(weights=1.0, gradients=1.0, optimizer=2.0)
     assert stage_memory(p, 0, 2, factors, in_flight=3, samples=2) == 15 * 4 + 3 * 2 * 5 + 7
     assert stage_memory(p, 1, 2, factors, in_flight=1, samples=1) == 5 * 4 + 3 + 4
+
+
+def test_what_is_there_for_a_moment_counts_where_it_rises_above_what_is_kept() -> None:
+    p = profile(
+        layer("a", activation=2.0, transient_bytes=9.0, carried_bytes=1.0),
+        layer("b", "a", activation=3.0, transient_bytes=4.0),
+        layer("c", "b", activation=6.0, transient_bytes=1.0, carried_bytes=5.0),
+    )
+    assert stage_activations(p, 0, 1) == Activations(kept=3.0, peak=8.0)  # 2 + 9 at once, 2 + 1 kept
+    assert stage_activations(p, 0, 2) == Activations(kept=5.0, peak=6.0)  # 2 + 9 at `a`, 5 + 4 at `b`
+    assert stage_activations(p, 0, 3) == Activations(kept=16.0, peak=0.0)  # 12 at `c` is below what is kept in all
+    none = MemoryFactors(weights=0.0, gradients=0.0, optimizer=0.0)
+    assert stage_memory(p, 0, 2, none, in_flight=3, samples=10) == 10 * (3 * 5 + 6)
+    assert stage_memory(p, 0, 2, none, in_flight=3, samples=10, scale=0.5) == 5 * (3 * 5 + 6)
 
 
 def test_tied_weights_count_on_each_stage_but_once_within_one():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,28 +39,45 @@ def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_pages_of_files_are_no_memory_of_the_process(process: Path) -> None:
+def test_the_peak_of_the_measured_step_counts_without_pages_of_files(process: Path) -> None:
     proc(process, resident=8 << 20, of_files=3 << 20, most=8 << 20)
     meter = MemoryMeter(CPU)
-    assert (process / "clear_refs").read_text() == "5"
-    proc(process, resident=10 << 20, of_files=4 << 20, most=12 << 20)
+    proc(process, resident=10 << 20, of_files=4 << 20, most=30 << 20)
     assert meter.held == 1 << 20
-    assert meter.use == memory.MemoryUse(idle=5 << 20, peak=8 << 20)
-
-
-def test_the_peak_of_an_earlier_look_is_kept(process: Path) -> None:
-    proc(process, resident=4 << 20, of_files=0, most=4 << 20)
-    meter = MemoryMeter(CPU)
-    proc(process, resident=9 << 20, of_files=0, most=9 << 20)
-    meter.look()
-    proc(process, resident=9 << 20, of_files=3 << 20, most=9 << 20)
-    assert meter.use == memory.MemoryUse(idle=4 << 20, peak=9 << 20)
+    with meter.measuring():
+        assert (process / "clear_refs").read_text() == "5"
+        proc(process, resident=10 << 20, of_files=4 << 20, most=12 << 20)
+    assert meter.use == memory.MemoryUse(idle=5 << 20, peak=8 << 20, resident=26 << 20)
 
 
 def test_without_proc_nothing_is_claimed(process: Path) -> None:
     meter = MemoryMeter(CPU)
+    with meter.measuring():
+        pass
     assert meter.held is None
-    assert meter.use == memory.MemoryUse(idle=None, peak=None)
+    assert meter.use == memory.MemoryUse(idle=None, peak=None, resident=None)
+
+
+def test_in_a_measured_step_the_peak_is_what_was_in_use() -> None:
+    code = """
+import torch
+from ignite_scheduler.engine.allocation import return_freed_memory
+from ignite_scheduler.engine.memory import MemoryMeter, forget_peak
+told = return_freed_memory() and forget_peak()
+meter = MemoryMeter(torch.device("cpu"))
+blocks = [torch.zeros(1 << 20) for _ in range(8)]
+del blocks[::2]  # gaps that nothing fits into
+with meter.measuring():
+    first = torch.ones(5 << 20)
+    del first
+    second = torch.ones(4 << 20)
+print(told, meter.use.peak - meter.use.idle)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    told, num_bytes = ran.stdout.split()
+    if told != "True":
+        pytest.skip("the platform does not tell what a process holds")
+    assert int(num_bytes) == pytest.approx((16 << 20) + (20 << 20), abs=1 << 20)
 
 
 def test_memory_is_watched_from_the_idle_process(process: Path) -> None:

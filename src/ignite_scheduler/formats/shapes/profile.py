@@ -72,6 +72,8 @@ class LayerShape(Shape):
     parameter_bytes: NotNegative
     output_bytes: NotNegative
     activation_bytes: NotNegative
+    carried_bytes: NotNegative = 0.0
+    transient_bytes: NotNegative = 0.0
     workspace_bytes: NotNegative = 0.0
     forward_flops: NotNegative | None = None
     backward_flops: NotNegative | None = None
