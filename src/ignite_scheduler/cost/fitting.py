@@ -98,7 +98,7 @@ def fit(observations: Iterable[Observation], before: Calibration | None = None) 
     fitted = _constants(runs, before)
     ratios, how = _held_out_ratios(runs, before)
     residual = _range(ratios)
-    fitted = _centred(fitted, residual.middle)
+    fitted = _centred(fitted, _middle(runs, fitted, before))
     return replace(
         fitted,
         overlap=_overlap(runs, fitted, before),
@@ -339,6 +339,12 @@ def _held_out_ratios(runs: Sequence[Observation], before: Calibration | None) ->
         constants = _constants(others, before)
         ratios += [run.step.median / float(predicted_timeline(run, constants).step) for run in held]
     return ratios, how
+
+
+def _middle(runs: Sequence[Observation], fitted: Calibration, before: Calibration | None) -> float:
+    """Typical measured ÷ predicted step by the constants of all runs; runs of an earlier calibration lay at 1."""
+    ratios = [run.step.median / float(predicted_timeline(run, fitted).step) for run in runs]
+    return median(ratios + [1.0] * (0 if before is None else before.num_runs))
 
 
 def _centred(calibration: Calibration, middle: float) -> Calibration:
