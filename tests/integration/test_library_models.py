@@ -24,7 +24,7 @@ from ignite_scheduler.profiler.passes import Bench  # noqa: E402
 from ignite_scheduler.profiler.sizes import layer_sizes  # noqa: E402
 from ignite_scheduler.zoo.batches import take  # noqa: E402
 from ignite_scheduler.zoo.chain import Layers, layers, tied_layers  # noqa: E402
-from ignite_scheduler.zoo.recorder import output_of  # noqa: E402
+from ignite_scheduler.zoo.rehearsal import output_of  # noqa: E402
 
 pytestmark = [
     pytest.mark.torch,

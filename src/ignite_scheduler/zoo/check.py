@@ -13,7 +13,7 @@ from ignite_scheduler.zoo.batches import take
 from ignite_scheduler.zoo.chain import Values, apply_layer, is_chain, layers, shapes
 from ignite_scheduler.zoo.dropout import drawing
 from ignite_scheduler.zoo.graph import graph_chain
-from ignite_scheduler.zoo.recorder import output_of
+from ignite_scheduler.zoo.rehearsal import output_of
 from ignite_scheduler.zoo.resolve import build, dataset, describe, loss, original
 
 _NUM_SAMPLES: Final = 2

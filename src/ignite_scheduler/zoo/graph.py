@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-The forward is recorded on 2 and on 3 samples (:mod:`~ignite_scheduler.zoo.recording`), and put as one run that holds
+The forward is recorded on 2 and on 3 samples (:mod:`~ignite_scheduler.zoo.recorder`), and put as one run that holds
 for any number of them (:mod:`~ignite_scheduler.zoo.scaling`). Its *bound* steps stand in one line; each gap between
 two of them is a place for a cut, and the values made before it and read behind it are what would be sent
 (:mod:`~ignite_scheduler.zoo.flow`).
@@ -28,8 +28,8 @@ from torch import Tensor, nn
 from ignite_scheduler.zoo.blocks import Blocks, find_blocks
 from ignite_scheduler.zoo.chain import Layers, make_ready
 from ignite_scheduler.zoo.flow import Flow
-from ignite_scheduler.zoo.recorder import record
 from ignite_scheduler.zoo.recording import Literal, Recording, Ref, State, Step
+from ignite_scheduler.zoo.rehearsal import record
 from ignite_scheduler.zoo.scaling import Scaled, scaled
 from ignite_scheduler.zoo.segment import Part, Segment
 

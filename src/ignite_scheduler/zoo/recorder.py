@@ -1,22 +1,21 @@
-"""What a model's forward does, recorded by running it: calls of its blocks and the operations between them.
+"""Sees what a model's forward does while it runs: calls of its blocks and the operations between them.
 
 Theory of operation
 -------------------
-The model runs on a few samples, in training mode. A *block* (see :mod:`ignite_scheduler.zoo.blocks`) is one step,
-whatever it does inside: it will run as its author wrote it. Between blocks each operation of the tensor library is a
-step, seen below autograd and below ``vmap``, so that masks, positions and residual sums are plain operations on plain
-tensors. Whatever Python did to choose them (options, shapes, ``if``) has been decided by then; an ``if`` on the
-samples' values would have been decided for these samples only, and is refused with its line.
+A *block* (see :mod:`ignite_scheduler.zoo.blocks`) is one step, whatever it does inside: it will run as its author
+wrote it. Between blocks each operation of the tensor library is a step, seen below autograd and below ``vmap``, so that
+masks, positions and residual sums are plain operations on plain tensors. Whatever Python did to choose them (options,
+shapes, ``if``) has been decided by then; an ``if`` on the samples' values would have been decided for these samples
+only, and is refused with its line.
 
 Nothing of the run is kept but what :mod:`ignite_scheduler.zoo.recording` has nouns for.
 """
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
@@ -24,7 +23,7 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as tree
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -33,126 +32,10 @@ from ignite_scheduler.errors import InputError
 from ignite_scheduler.zoo.blocks import Blocks
 from ignite_scheduler.zoo.chain import shapes
 from ignite_scheduler.zoo.dropout import drawn_by
-from ignite_scheduler.zoo.recording import DataDependentError, Literal, Place, Recording, Ref, State, Step, Value
+from ignite_scheduler.zoo.recording import DataDependentError, Literal, Place, Ref, State, Step, Value
 
 _LIBRARY: Final = str(Path(torch.__file__).parent)
 _HERE: Final = str(Path(__file__).parent)
-
-
-def record(
-    model: nn.Module, blocks: Blocks, batches: Sequence[tuple[Tensor, ...]], source: str, dtype: torch.dtype
-) -> list[Recording]:
-    """A run of ``model`` on each of the batches, in elements of ``dtype``.
-
-    The model must be in the mode to be recorded; it is left as it was.
-
-    Raises
-    ------
-    DataDependentError
-        The forward looks at the values of the samples.
-    InputError
-        The forward fails, or returns no tensor; the message names the block.
-
-    Notes
-    -----
-    First the model is run without values: samples, weights, and what is computed from them, have shapes and types
-    only. So this takes no memory for activations, reads no weight, and does not even need weights. Constants that the
-    forward makes have their values: it may look at those. Models ask which it is, and don't look at samples only to
-    save work, as attention masks do otherwise. A model that needs values within its blocks, such as a mixture of
-    experts, is run with them.
-    """
-    try:
-        fake = FakeTensorMode(allow_non_fake_inputs=True)
-        with _quiet(), _without_values(model, dtype, fake):
-            return [_record(model, blocks, tuple(map(fake.from_tensor, inputs)), source) for inputs in batches]
-    except Exception:
-        if any(parameter.is_meta for parameter in model.parameters()):
-            raise
-    model.to(dtype)
-    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    try:
-        return [_record(model, blocks, inputs, source) for inputs in batches]
-    finally:
-        for buffer, before in buffers:
-            buffer.data.copy_(before)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Within this block torch does not log what fails without values: it is tried again with them."""
-    logger = logging.getLogger(FakeTensorMode.__module__)
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
-
-
-@contextmanager
-def _without_values(model: nn.Module, dtype: torch.dtype, fake: FakeTensorMode) -> Iterator[None]:
-    """Within this block the model's state has no values; what is tied stays tied."""
-    before: list[tuple[dict[str, Any], str, Tensor]] = []
-    fakes: dict[int, Tensor] = {}
-    for module in model.modules():
-        held: dict[str, Any]
-        for held in (module._parameters, module._buffers):
-            for name, tensor in held.items():
-                if tensor is not None:
-                    before.append((held, name, tensor))
-                    if id(tensor) not in fakes:
-                        with fake:
-                            fakes[id(tensor)] = _like(tensor, dtype)
-    try:
-        for held, name, tensor in before:
-            held[name] = fakes[id(tensor)]
-        yield
-    finally:
-        for held, name, tensor in before:
-            held[name] = tensor
-
-
-def _like(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    kind = dtype if tensor.is_floating_point() else tensor.dtype
-    like = torch.empty_strided(tensor.shape, tensor.stride(), dtype=kind, device="cpu")
-    return nn.Parameter(like, requires_grad=tensor.requires_grad) if isinstance(tensor, nn.Parameter) else like
-
-
-def _record(model: nn.Module, blocks: Blocks, inputs: tuple[Tensor, ...], source: str) -> Recording:
-    recorder = _Recorder(model, blocks)
-    with ExitStack() as stack:
-        given = tuple(recorder.define(tensor, from_samples=True) for tensor in inputs)
-        stack.enter_context(recorder.hooked())
-        stack.enter_context(recorder)
-        stack.enter_context(_FunctionRecorder(recorder))
-        try:
-            result = model(*inputs)
-        except InputError:
-            raise
-        except Exception as error:  # whatever a user's model raises is told with the place
-            raise InputError(recorder.story(source, inputs, error)) from error
-    output = recorder.known(output_of(result, source))
-    if output is None:
-        raise InputError(f"{source}: the model's output is no result of tensor operations on its inputs")
-    return Recording(
-        samples=len(inputs[0]),
-        num_inputs=len(given),
-        steps=tuple(recorder.steps),
-        values=tuple(recorder.values),
-        literals=tuple(recorder.literals),
-        output=output,
-    )
-
-
-def output_of(result: Any, source: str) -> Tensor:
-    """The tensor that the loss is taken of: the result itself, its ``logits``, or the first tensor in it."""
-    if isinstance(result, Tensor):
-        return result
-    logits = result.get("logits") if hasattr(result, "get") else getattr(result, "logits", None)
-    found = [logits] if isinstance(logits, Tensor) else [t for t in tree.tree_leaves(result) if isinstance(t, Tensor)]
-    if not found:
-        raise InputError(f"{source}: the model returns a {type(result).__name__} without a tensor in it")
-    return found[0]
 
 
 @dataclass(slots=True)
@@ -176,7 +59,7 @@ class _Notes:
     literals: dict[int, int] = field(default_factory=dict)
 
 
-class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sees each operation, below autograd."""
 
     def __init__(self, model: nn.Module, blocks: Blocks) -> None:
@@ -387,10 +270,10 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
 
-class _FunctionRecorder(TorchFunctionMode):
+class FunctionRecorder(TorchFunctionMode):
     """Sees calls of torch's functions before they fall apart into operations."""
 
-    def __init__(self, recorder: _Recorder) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         super().__init__()
         self._recorder = recorder
 
