@@ -82,7 +82,17 @@ class Ran:
         return cluster_svg([cluster_panel(title, devices, holdings, submissions=submissions)], submissions)
 
     def _repr_html_(self) -> str:
-        names = ("name", "state", "planned_step_s", "measured_step_s", "step_error", "finish_s")
+        names = (
+            "name",
+            "state",
+            "planned_step_s",
+            "measured_step_s",
+            "step_error",
+            "promised_finish_low_s",
+            "promised_finish_high_s",
+            "finish_s",
+            "promise_kept",
+        )
         rows = [[entry[name] for name in names] for entry in self.to_dict()["jobs"]]
         said = (*map(str, self.report.slow), *self.report.notices)
         notices = "".join(f"<p>{html.escape(notice)}</p>" for notice in said)

@@ -142,6 +142,8 @@ def test_a_device_that_has_become_slower_than_the_calibration_before_is_named(tm
     calibrated = api.calibrate(runs, update=LEARNT)
     assert {drift.device: drift.is_slow for drift in calibrated.drifts} == {"lab/core-0": False, "lab/core-1": True}
     assert calibrated.calibration.num_runs == 2 + LEARNT.num_runs
+    kind = calibrated.calibration.of("core")  # one slow device does not make all of its kind slow
+    assert kind.rate * 0.03 + kind.launch == pytest.approx(1.5 * 0.03, rel=0.05)
     report = calibrated.report()
     assert [device["slow"] for device in report["devices"]] == [False, True]
     assert report["calibration"]["schema"] == "ignite/calibration/v1"
