@@ -23,6 +23,7 @@ def profile(
     device: str = "cpu",
     kind: str | None = None,
     progress: Callable[[Progress], None] | None = None,
+    partial: str | Path | None = None,
 ) -> Profile:
     """The layers of a model, measured on this machine: seconds, bytes and FLOPs.
 
@@ -42,6 +43,9 @@ def profile(
         Kind of device under which the times stand; None = ``cpu``, or the card's name.
     progress
         Called now and then with what is done and what is being measured.
+    partial
+        File that keeps the passes that are done: an interrupted measurement goes on from it. Remove it when the profile
+        is written.
 
     Raises
     ------
@@ -63,6 +67,7 @@ def profile(
         device=device,
         kind=kind,
         progress=progress,
+        partial=None if partial is None else Path(partial),
     )
 
 

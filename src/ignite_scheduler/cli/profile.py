@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,12 +25,13 @@ EPILOG: Final = """\b
 Examples:
   ignite profile job.yaml --out gpt-small.profile.json
   ignite profile vgg11 --args width=0.25 --args size=32 --out vgg.profile.json
-  ignite profile my.package:build --samples 1,4,16 --device cuda:0
-  ignite profile llama-7b --device meta --out llama-7b.profile.json
+  ignite profile my.package:build --samples 1,4,16 --devices cpu,cuda:0 --out mine.profile.json
+  ignite profile llama-7b --devices meta --out llama-7b.profile.json
 
 \b
 Give the file to a job as  model: {profile: FILE, ...}  or to 'ignite plan --profile FILE'.
-Figures are medians over passes after a warm-up, on one thread. On the device 'meta' a model of any size is sized, in
+Figures are medians over passes after a warm-up, on one thread, each device in a fresh process. Ctrl-C keeps the passes
+that are done beside --out; the same command goes on from there. On the device 'meta' a model of any size is sized, in
 seconds and without its memory: all bytes and FLOPs, no times; a plan then estimates those from each device's figures.
 """
 
@@ -50,6 +52,19 @@ class Sizes(click.ParamType[tuple[int, ...]]):
         return sizes
 
 
+class Devices(click.ParamType[tuple[str, ...]]):
+    """Devices to measure on, ``cpu,cuda:0``."""
+
+    name = "devices"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """The devices; a usage error if one stands twice or ``meta`` is not alone."""
+        devices = tuple(part.strip() for part in str(value).split(","))
+        if not all(devices) or len(set(devices)) < len(devices) or ("meta" in devices and len(devices) > 1):
+            self.fail(f"expected different devices such as cpu,cuda:0, or meta alone, found {value!r}", param, ctx)
+        return devices
+
+
 @click.command(epilog=EPILOG)
 @click.argument("source", metavar="JOB|MODEL")
 @click.option("--args", "pairs", multiple=True, metavar="KEY=VALUE", help="An argument of the model. May be repeated.")
@@ -57,11 +72,13 @@ class Sizes(click.ParamType[tuple[int, ...]]):
 @click.option("--repeats", type=click.IntRange(min=1), help="Passes at each size.")
 @click.option("--time-limit", type=click.FloatRange(min=0), metavar="SECONDS", help="No more passes after this time.")
 @click.option(
-    "--device",
     "--devices",
+    "--device",
+    type=Devices(),
     default="cpu",
     show_default=True,
-    help="cpu, or cuda:N; meta: size the model, don't run it.",
+    metavar="D,D,…",
+    help="cpu, cuda:N; meta: size the model, don't run it.",
 )
 @click.option("--kind", type=Kind(), help="Kind of device under which the times stand [default: cpu, or the card's].")
 @click.option("--out", type=FILE, metavar="FILE", help="Write the profile here.")
@@ -73,7 +90,7 @@ def command(
     samples: tuple[int, ...] | None,
     repeats: int | None,
     time_limit: float | None,
-    device: str,
+    devices: tuple[str, ...],
     kind: str | None,
     out: Path | None,
     output: str,
@@ -83,26 +100,50 @@ def command(
     from ignite_scheduler.cli.places import check_places
     from ignite_scheduler.formats import profile_document
     from ignite_scheduler.formats.files import write_json
+    from ignite_scheduler.profiler import merge, partial_path
 
+    if kind is not None and len(devices) > 1:
+        raise click.UsageError("--kind names the times of one device: measure devices of your own kinds one by one")
     check_places(out)
     what = _with_arguments(api.resolve_source(source), pairs)
-    with progress_on_stderr(source) as progress:
-        measured = api.profile(
-            what,
-            samples=samples,
-            repeats=repeats,
-            time_limit=time_limit,
-            device=device,
-            kind=kind or _kind(device),
-            progress=progress,
-        )
+    partials = {device: partial_path(out, device) for device in devices} if out is not None else {}
+    profiles = []
+    for device in devices:
+        partial = partials.get(device)
+        title = f"{source} on {device}" if len(devices) > 1 else source
+        with progress_on_stderr(title) as progress, _kept_at(partial):
+            one = api.profile(
+                what,
+                samples=samples,
+                repeats=repeats,
+                time_limit=time_limit,
+                device=device,
+                kind=kind or _kind(device),
+                progress=progress,
+                partial=partial,
+            )
+        profiles.append(one)
+    measured = reduce(merge, profiles)
     if out is not None:
         write_json(out, profile_document(measured))
         exits.say(f"profile: {out}")
+    for partial in partials.values():
+        partial.unlink(missing_ok=True)
     if is_document(output):
         emit(profile_document(measured), output)
     else:
         show(*_parts(measured))
+
+
+@contextmanager
+def _kept_at(partial: Path | None) -> Iterator[None]:
+    """Say where an interrupted measurement is kept."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if partial is not None and partial.is_file():
+            exits.say(f"kept what is done in {partial}: the same command goes on from there")
+        raise
 
 
 def _with_arguments(source: Job | Reference, pairs: tuple[str, ...]) -> Job | Reference:
@@ -165,7 +206,26 @@ def _parts(profile: Profile) -> list[Any]:
     how = f"samples measured: {sizes}" if sizes else "sized, without times"
     head = f"[bold]{profile.name}[/]  {len(profile.layers)} layers, {profile.precision}, {how}"
     where = ", ".join(f"{key} {value}" for key, value in profile.provenance.items() if isinstance(value, str))
-    return [head, "", _layer_table(profile), "", *_totals(profile), where]
+    return [head, "", _layer_table(profile), "", *_totals(profile), *_trust(profile), where]
+
+
+def _trust(profile: Profile) -> list[str]:
+    """How far the times spread from pass to pass, and which were far out."""
+    spreads = profile.provenance.get("relative_spread")
+    if not isinstance(spreads, dict) or not spreads:
+        return []
+    worst = max(spreads, key=lambda name: spreads[name])
+    middle = profile.provenance.get("relative_spread_median", 0.0)
+    lines = [
+        f"spread of {profile.provenance.get('passes')} passes (middle half ÷ median): {middle:.1%} for the median "
+        f"layer, {spreads[worst]:.1%} for {worst}"
+    ]
+    far = profile.provenance.get("far_out", ())
+    lines += [
+        f"  far out: {entry['layer']}, {entry['pass']}, ×{entry['samples']}: {entry['over_median']:.3g} × its median"
+        for entry in far
+    ]
+    return [*lines, *profile.provenance.get("warnings", ()), ""]
 
 
 def _sizes(profile: Profile) -> list[int]:

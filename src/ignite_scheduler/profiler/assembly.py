@@ -9,10 +9,12 @@ from typing import Any
 from ignite_scheduler.errors import InputError
 from ignite_scheduler.model import MODEL_INPUT, Layer, LayerInput, LayerTimes, Profile, Reference
 from ignite_scheduler.profiler.request import Measured, Request, Series
-from ignite_scheduler.profiler.summary import count_outliers, relative_spread, typical
+from ignite_scheduler.profiler.summary import outliers, relative_spread, typical
 
 _DIGITS = 4
 """Significant digits of ratios in the provenance."""
+_MOST_NAMED = 5
+"""Values far out that a profile names; all are counted."""
 _BUSY = 1.5
 """Wall time ÷ CPU time from which a measurement warns: times were up to 15 % too high at 5, and right at 2."""
 
@@ -147,10 +149,11 @@ def _provenance(measured: Measured, request: Request, date: str) -> dict[str, An
         "clock": "thread CPU time" if request.device == "cpu" else "wall time between synchronisations",
         "statistic": "median of the faster half of the passes, times whole_over_sum",
         "passes": len(both[0]),
-        "outliers": sum(count_outliers(series.forward) + count_outliers(series.backward) for series in every),
+        "outliers": sum(len(outliers(series.forward)) + len(outliers(series.backward)) for series in every),
         "values": sum(len(series.forward) + len(series.backward) for series in every),
         "relative_spread": dict(zip(measured.layers, spread, strict=True)),
         "relative_spread_median": _rounded(statistics.median(spread)),
+        "far_out": far_out(measured),
         "wall_over_clock": _rounded(measured.wall_over_cpu),
         "warnings": _warnings(measured),
         "whole_over_sum": {
@@ -175,6 +178,20 @@ def _warnings(measured: Measured) -> list[str]:
         f"others used the machine while it was measured (wall time was {measured.wall_over_cpu:.2g} times CPU time): "
         "times may be too high; measure again when it is quiet"
     ]
+
+
+def far_out(measured: Measured) -> list[dict[str, Any]]:
+    """The values farthest out of their series, worst first: which layer, which pass, by how much."""
+    found: list[tuple[float, dict[str, Any]]] = []
+    for size, series in measured.series.items():
+        for name, of_layer in zip(measured.layers, series, strict=True):
+            for way, values in (("forward", of_layer.forward), ("backward", of_layer.backward)):
+                middle = statistics.median(values)
+                for index in outliers(values) if middle > 0 else ():
+                    over = _rounded(values[index] / middle)
+                    entry = {"layer": name, "pass": f"{way}, pass {index + 1}", "samples": size, "over_median": over}
+                    found.append((over, entry))
+    return [entry for _, entry in sorted(found, key=lambda pair: -pair[0])[:_MOST_NAMED]]
 
 
 def _both(series: Series) -> list[float]:

@@ -8,14 +8,19 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
 
 from ignite_scheduler import zoo
 from ignite_scheduler.errors import ExternalError, IgniteError, InputError
 from ignite_scheduler.model import Job, Profile, Reference
 from ignite_scheduler.profiler.assembly import profile_of
-from ignite_scheduler.profiler.request import Measured, Progress, Request
+from ignite_scheduler.profiler.partial import PartialFile
+from ignite_scheduler.profiler.request import Measured, OtherMeasurementError, Partial, Progress, Request
+
+Hear = Callable[[Progress | Partial], None]
 
 DEFAULT_SAMPLES: Final = (1, 2, 4, 8, 16, 32)
 """Sizes of microbatch that are measured where nothing else is said; times between them are interpolated."""
@@ -35,6 +40,7 @@ def measure(
     progress: Callable[[Progress], None] | None = None,
     device: str = "cpu",
     kind: str | None = None,
+    partial: Path | None = None,
 ) -> Profile:
     """The profile of a job's model, measured layer by layer on this machine in a fresh process with one thread.
 
@@ -55,11 +61,15 @@ def measure(
         ``cpu``, ``cuda`` or ``cuda:N``; ``meta``: only size the model, in this process, with no times.
     kind
         Kind of device under which the times stand, also the profile's reference; None = ``cpu`` or the GPU's name.
+    partial
+        File that keeps the passes that are done, and that an interrupted measurement goes on from; it is left to the
+        caller to remove it when the profile is safe. None = an interrupted measurement is lost.
 
     Raises
     ------
     InputError
-        The model, data set, loss or a size is wrong; the message says what would be right.
+        ``partial`` is that of another measurement; or the model, data set, loss or a size is wrong; the message
+        says what would be right.
     ExternalError
         The measuring process died, or torch is not installed.
 
@@ -76,7 +86,22 @@ def measure(
         from ignite_scheduler.profiler.meta import size
 
         return size(request, name=name, date=date)
-    measured = _in_fresh_process(request, progress or (lambda _: None))
+    file = None if partial is None else PartialFile(partial, request)
+    if file is not None:
+        request = replace(request, partial=file.found)
+
+    def hear(message: Progress | Partial) -> None:
+        if isinstance(message, Partial):
+            if file is not None:
+                file.write(message)
+        elif progress is not None:
+            progress(message)
+
+    try:
+        measured = _in_fresh_process(request, hear)
+    except OtherMeasurementError as error:
+        assert file is not None
+        raise file.of_another() from error
     return profile_of(measured, request, name=name, kind=kind or _kind(measured, device), date=date)
 
 
@@ -126,7 +151,7 @@ def _sizes_of(job: Job) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def _in_fresh_process(request: Request, progress: Callable[[Progress], None]) -> Measured:
+def _in_fresh_process(request: Request, hear: Hear) -> Measured:
     search_path = [os.getcwd() if entry == "" else entry for entry in sys.path]
     environment = os.environ | {
         "OMP_NUM_THREADS": "1",
@@ -139,7 +164,7 @@ def _in_fresh_process(request: Request, progress: Callable[[Progress], None]) ->
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=environment
         )
         try:
-            answer = _converse(process, request, progress)
+            answer = _converse(process, request, hear)
         finally:
             process.kill()
             process.wait()
@@ -153,9 +178,7 @@ def _in_fresh_process(request: Request, progress: Callable[[Progress], None]) ->
     return answer
 
 
-def _converse(
-    process: subprocess.Popen[bytes], request: Request, progress: Callable[[Progress], None]
-) -> Measured | None:
+def _converse(process: subprocess.Popen[bytes], request: Request, hear: Hear) -> Measured | None:
     """The measurements; None where the process ended without."""
     assert process.stdin is not None
     assert process.stdout is not None
@@ -171,8 +194,8 @@ def _converse(
             process.wait()
             return None
         match message:
-            case Progress():
-                progress(message)
+            case Progress() | Partial():
+                hear(message)
             case Measured():
                 return message
             case IgniteError():

@@ -179,27 +179,38 @@ def as_series(pairs: Sequence[tuple[float, float]]) -> Series:
     return Series(forward=tuple(f for f, _ in pairs), backward=tuple(b for _, b in pairs))
 
 
-def run_passes(
-    bench: Bench, *, repeats: int, time_limit: float, clock: Clock, tell: Callable[[int, str], None]
-) -> Timed:
-    """Passes over layers and over the whole chain in turn, at all sizes in turn.
-
-    ``tell`` is called with the number of passes done and what comes next.
-    """
-    warming, watch = Stopwatch(clock), Stopwatch(clock)
-    timed = Timed(
+def untimed(bench: Bench, clock: Clock) -> Timed:
+    """No pass yet."""
+    return Timed(
         layers={size: [] for size in bench.batches},
         begun={size: [] for size in bench.batches},
         whole={size: [] for size in bench.batches},
-        watch=watch,
+        watch=Stopwatch(clock),
     )
+
+
+def run_passes(
+    bench: Bench,
+    timed: Timed,
+    *,
+    repeats: int,
+    time_limit: float,
+    tell: Callable[[int, str], None],
+    keep: Callable[[Timed], None],
+) -> None:
+    """Passes over layers and over the whole chain in turn, at all sizes in turn, added to those in ``timed``.
+
+    ``tell`` is called with the number of passes done and what comes next, ``keep`` after each pass at all sizes.
+    """
+    watch = timed.watch
+    warming = Stopwatch(watch.clock)
     started = time.perf_counter()
     for size in bench.batches:
         for _ in range(_WARM_UP):
             tell(0, f"warm-up, {size} samples")
             run_pass(bench, bench.stages, size, warming)
             run_pass(bench, (bench.whole,), size, warming)
-    for index in range(repeats):
+    for index in range(len(timed.layers[min(bench.batches)]), repeats):
         if index >= LEAST_PASSES and time.perf_counter() - started > time_limit:
             break
         for size in bench.batches:
@@ -209,7 +220,7 @@ def run_passes(
             forward, backward = zip(*run_pass(bench, bench.stages, size, watch, rested=True), strict=True)
             timed.begun[size].append((sum(forward), sum(backward)))
             timed.whole[size].extend(run_pass(bench, (bench.whole,), size, watch, rested=True))
-    return timed
+        keep(timed)
 
 
 def backward_parts(bench: Bench, size: int, repeats: int, clock: Clock) -> tuple[tuple[float, float], ...]:

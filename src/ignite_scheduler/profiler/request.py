@@ -6,7 +6,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ignite_scheduler.errors import InputError
 from ignite_scheduler.model import Reference
+
+
+class OtherMeasurementError(InputError):
+    """What an interrupted measurement has left is that of another model, version or machine."""
+
+
+Pairs = tuple[tuple[float, float], ...]
+"""(forward, backward) seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partial:
+    """Passes of a measurement that is not done: what an interrupted one goes on from.
+
+    ``layers`` maps size → pass → layer, ``begun`` and ``whole`` size → pass; ``own`` and ``wall`` are the seconds that
+    they took by the measurement's clock and on the wall. ``structure`` is the fingerprint of the model.
+    """
+
+    structure: str
+    layers: Mapping[int, tuple[Pairs, ...]]
+    begun: Mapping[int, Pairs]
+    whole: Mapping[int, Pairs]
+    own: float
+    wall: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +39,8 @@ class Request:
     """What to measure.
 
     ``samples`` are the microbatch sizes, ``repeats`` the passes over the chain at each size, ``time_limit`` the
-    seconds after which no further pass is begun once :data:`~ignite_scheduler.profiler.passes.LEAST_PASSES` are done.
+    seconds after which no further pass is begun once :data:`~ignite_scheduler.profiler.passes.LEAST_PASSES` are done,
+    ``partial`` what an interrupted measurement of the same has left.
     """
 
     model: Reference
@@ -26,6 +52,7 @@ class Request:
     time_limit: float
     device: str
     seed: int
+    partial: Partial | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

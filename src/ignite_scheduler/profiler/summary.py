@@ -41,12 +41,12 @@ def relative_spread(values: Sequence[float]) -> float:
     return (high - low) / middle if middle > 0 else 0.0
 
 
-def count_outliers(values: Sequence[float]) -> int:
-    """How many values lie far outside the quartiles. They are counted, not dropped: a median does not heed them.
+def outliers(values: Sequence[float]) -> tuple[int, ...]:
+    """Which values lie far outside the quartiles. They are told, not dropped: a median does not heed them.
 
-    >>> count_outliers([1.0, 1.1, 1.2, 1.1, 1.0, 9.0])
-    1
+    >>> outliers([1.0, 1.1, 1.2, 1.1, 1.0, 9.0])
+    (5,)
     """
     low, _, high = quartiles(values)
     reach = _FENCE * (high - low)
-    return sum(1 for value in values if not low - reach <= value <= high + reach)
+    return tuple(index for index, value in enumerate(values) if not low - reach <= value <= high + reach)

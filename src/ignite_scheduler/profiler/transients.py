@@ -2,7 +2,7 @@
 
 A forward holds its output and what it makes on the way; a backward holds the gradients of outputs and inputs, a fresh
 gradient of the weights before it is added to that of earlier microbatches, and what kernels need to work in. Some of
-it grows with the samples, some does not: passes at the smallest and at the largest microbatch tell them apart.
+it grows with the samples, some does not: passes at the largest microbatch and at a smaller one tell them apart.
 
 On a CPU the figure is the kernel's high-water mark of the process while no freed memory is kept, so it misses nothing:
 copies in other layouts, buffers of libraries. On CUDA it is the allocator's.
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import torch
 
@@ -22,6 +22,9 @@ from ignite_scheduler.engine.entrance import Entrance, Exit
 from ignite_scheduler.engine.memory import forget_peak, own_bytes, peak_bytes
 from ignite_scheduler.profiler.passes import Bench, as_leaves, forward
 from ignite_scheduler.profiler.request import Sizes
+
+_APART: Final = 4
+"""Sizes by which the two parts are told apart differ by this factor: far smaller ones may use other kernels."""
 
 Result = TypeVar("Result")
 
@@ -45,7 +48,8 @@ def transients(bench: Bench, sizes: Sequence[Sizes]) -> list[Transient] | None:
     """
     if bench.device.type != "cuda" and not (forget_peak() and peak_bytes() is not None):
         return None
-    few, many = min(bench.batches), max(bench.batches)
+    many = max(bench.batches)
+    few = max((size for size in bench.batches if size * _APART <= many), default=min(bench.batches))
     of_many = _bytes_at(bench, sizes, many)
     if few == many:
         return [Transient(num_bytes / many, 0.0) for num_bytes in of_many]

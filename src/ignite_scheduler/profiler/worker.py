@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,14 +21,14 @@ from ignite_scheduler import zoo
 from ignite_scheduler.engine.allocation import keep_freed_memory, return_freed_memory
 from ignite_scheduler.engine.chain import DTYPES, StageModule, Tensors
 from ignite_scheduler.errors import IgniteError, InputError
-from ignite_scheduler.profiler import passes, sizes, transients, updates
+from ignite_scheduler.profiler import partial, passes, sizes, transients, updates
 from ignite_scheduler.profiler.machine import describe_machine
-from ignite_scheduler.profiler.request import Measured, Progress, Request, Sizes
+from ignite_scheduler.profiler.request import Measured, OtherMeasurementError, Partial, Progress, Request, Sizes
 from ignite_scheduler.zoo.batches import take
 from ignite_scheduler.zoo.chain import Layers, fingerprint, layers, shapes, tied_layers
 from ignite_scheduler.zoo.check import check
 
-Tell = Callable[[Progress], None]
+Tell = Callable[[Progress | Partial], None]
 
 
 def measure(request: Request, tell: Tell) -> Measured:
@@ -38,18 +39,23 @@ def measure(request: Request, tell: Tell) -> Measured:
     check(request.model, request.data, request.loss)
     dtype = DTYPES[request.precision]
     chain = zoo.build(request.model, seed=request.seed, data=request.data, dtype=dtype).to(device=device, dtype=dtype)
+    structure = fingerprint(chain)
+    if request.partial is not None and request.partial.structure != structure:
+        raise OtherMeasurementError(structure)
     bench = _bench(request, chain, device)
     total = request.repeats + 3
     tell(Progress(done=0, total=total, doing="bytes and FLOPs"))
     measured_sizes, saved_whole = _sizes(bench), sizes.saved_bytes_whole(bench)
     keep_freed_memory()  # as the engine's ranks do
     clock = passes.make_clock(device)
-    timed = passes.run_passes(
+    timed = partial.timed(request.partial, bench, clock)
+    passes.run_passes(
         bench,
+        timed,
         repeats=request.repeats,
         time_limit=request.time_limit,
-        clock=clock,
         tell=lambda done, doing: tell(Progress(done=done, total=total, doing=doing)),
+        keep=lambda so_far: tell(partial.kept(so_far, structure)),
     )
     tell(Progress(done=request.repeats, total=total, doing="the two parts of the backward"))
     split_repeats = max(passes.LEAST_PASSES, len(next(iter(timed.layers.values()))) // 3)
@@ -67,7 +73,7 @@ def measure(request: Request, tell: Tell) -> Measured:
         updates=update_table,
         saved_bytes_whole=saved_whole,
         tied=tied_layers(chain),
-        fingerprint=fingerprint(chain),
+        fingerprint=structure,
         sample_shape=shapes(tuple(t[:1] for t in bench.batches[max(bench.batches)][0])),
         machine=describe_machine() | _torch_facts(device),
     )
@@ -144,6 +150,7 @@ def _updates(bench: passes.Bench, clock: passes.Clock, time_limit: float) -> tup
 
 def main() -> None:
     """Serve one request."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for who asked; they end this process
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
 

@@ -190,13 +190,17 @@ def test_the_clock_is_read_around_layers_only_and_every_size_is_run() -> None:
         seed=0,
     )
     told: list[str] = []
-    timed = passes.run_passes(
+    timed = passes.untimed(ready, iter(range(10_000)).__next__)
+    kept: list[int] = []
+    passes.run_passes(
         ready,
+        timed,
         repeats=4,
         time_limit=60.0,
-        clock=iter(range(10_000)).__next__,
         tell=lambda _, doing: told.append(doing),
+        keep=lambda so_far: kept.append(len(so_far.layers[2])),
     )
+    assert kept == [1, 2, 3, 4]
     assert [len(timed.series(size)[0].forward) for size in (1, 2)] == [4, 4]
     assert "pass 4, 1 samples" in told
     assert set(timed.series(2)[0].backward) == {1}
@@ -205,7 +209,8 @@ def test_the_clock_is_read_around_layers_only_and_every_size_is_run() -> None:
 def test_no_further_pass_is_begun_after_the_time_limit() -> None:
     ready = bench(nn.Sequential(nn.Linear(3, 2)), torch.ones(2, 3), torch.zeros(2, 2))
     clock = iter(range(10_000)).__next__
-    timed = passes.run_passes(ready, repeats=50, time_limit=0.0, clock=clock, tell=lambda _, __: None)
+    timed = passes.untimed(ready, clock)
+    passes.run_passes(ready, timed, repeats=50, time_limit=0.0, tell=lambda _, __: None, keep=lambda _: None)
     assert len(timed.layers[2]) == passes.LEAST_PASSES
 
 
