@@ -285,6 +285,8 @@ def main() -> None:
         keep = chosen.keep or Path(scratch)
         keep.mkdir(parents=True, exist_ok=True)
         models = chosen.models.split(",")
+        if unknown := [model for model in models if model not in cases.MODELS]:
+            parser.error(f"no model {', '.join(unknown)}; there are: {', '.join(cases.MODELS)}")
         profiles = {model: profiled(model, keep, chosen.profile_limit) for model in models}
         found: dict[Case, tuple[Plan, Observation]] = {}
         again: dict[Case, Observation] = {}
