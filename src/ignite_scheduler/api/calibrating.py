@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ignite_scheduler.api.markup import table
 from ignite_scheduler.api.planning import read_calibration
 from ignite_scheduler.api.running import drift_entry
-from ignite_scheduler.errors import NotFoundError
-from ignite_scheduler.formats import calibration_document, load_observation
+from ignite_scheduler.errors import InputError, NotFoundError
+from ignite_scheduler.formats import calibration_document, load_observation, observation_document
 from ignite_scheduler.formats.run_files import OBSERVATION_FILE
 
 if TYPE_CHECKING:
@@ -21,19 +23,23 @@ if TYPE_CHECKING:
     from ignite_scheduler.cost.drift import Drift
     from ignite_scheduler.cost.observation import Observation
 
+_LEARNT_FROM: Final = "observations"
+"""Key of a calibration's provenance: digests of the runs that it was fitted on."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Calibrated:
     """What finished runs teach. Shows itself as a table in a notebook.
 
     ``drifts`` says how each device did against ``before``, the calibration that was refined; against the new one where
-    there was none.
+    there was none. ``num_known`` runs were passed over, since ``before`` had learnt from them already.
     """
 
     calibration: Calibration
     before: Calibration | None
     observations: tuple[Observation, ...]
     drifts: tuple[Drift, ...]
+    num_known: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """The document ``ignite/calibration/v1``."""
@@ -76,14 +82,15 @@ def calibrate(
     runs
         Observations, or paths: of an ``observation.json`` or of a directory somewhere below which there are some.
     update
-        An earlier calibration that is refined; what the runs say nothing of is kept. None = a fresh one.
+        An earlier calibration that is refined; what the runs say nothing of is kept, and a run that it was fitted on
+        does not count again. None = a fresh one.
 
     Raises
     ------
     NotFoundError
         A path does not exist, or there is no observation below it.
     InputError
-        An observation is broken, or there is none.
+        An observation is broken, or there is none that is new.
     """
     from ignite_scheduler.cost.drift import drifts
     from ignite_scheduler.cost.fitting import fit
@@ -95,15 +102,30 @@ def calibrate(
             observations += map(load_observation, observation_files(Path(run)))
         else:
             observations.append(run)
-    calibration = fit(observations, before)
-    today = datetime.now(UTC).date().isoformat()
-    calibration = replace(calibration, provenance={**calibration.provenance, "date": today})
+    known = None if before is None else before.provenance.get(_LEARNT_FROM)
+    learnt = [str(digest) for digest in known] if isinstance(known, list) else []
+    by_digest = {_digest(one): one for one in observations}
+    new = {digest: one for digest, one in by_digest.items() if digest not in learnt}
+    if by_digest and not new:
+        raise InputError(
+            f"expected runs that are new, found {len(by_digest)} which this calibration was fitted on already"
+        )
+    calibration = fit(new.values(), before)
+    facts = {"date": datetime.now(UTC).date().isoformat(), _LEARNT_FROM: learnt + sorted(new)}
+    calibration = replace(calibration, provenance={**calibration.provenance, **facts})
     return Calibrated(
         calibration=calibration,
         before=before,
-        observations=tuple(observations),
-        drifts=drifts(observations, before or calibration),
+        observations=tuple(new.values()),
+        drifts=drifts(new.values(), before or calibration),
+        num_known=len(observations) - len(new),
     )
+
+
+def _digest(observation: Observation) -> str:
+    """Digits that tell one run's observation from another's."""
+    text = json.dumps(observation_document(observation), sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def observation_files(place: Path) -> tuple[Path, ...]:

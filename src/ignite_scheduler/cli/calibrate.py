@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 EPILOG: Final = """\b
 Examples:
   ignite calibrate runs/three --write calibration.json
-  ignite calibrate runs --update calibration.json --write calibration.json
+  ignite calibrate runs --update calibration.json --write calibration.json    (runs that are new count)
   ignite plan job.yaml -c cluster.yaml --calibration calibration.json
 
 \b
@@ -48,6 +48,8 @@ def command(*, runs: tuple[Path, ...], update: Path | None, place: Path | None, 
 
     check_places(place)
     calibrated = api.calibrate(runs, update=update)
+    if calibrated.num_known:
+        exits.say(f"passed over: {calibrated.num_known} that were there twice or are in {update or 'it'} already")
     if place is not None:
         write_json(place, calibrated.to_dict())
         exits.say(f"calibration: {place}")

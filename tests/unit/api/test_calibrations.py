@@ -137,6 +137,16 @@ def test_a_place_without_observations_is_refused(tmp_path: Path) -> None:
         api.calibrate([place])
 
 
+def test_a_run_counts_once_however_often_it_is_named() -> None:
+    one, two = observed(), observed(model="n")
+    first = api.calibrate([one, one])
+    assert (first.calibration.num_runs, first.num_known) == (1, 1)
+    more = api.calibrate([one, two], update=first.calibration)
+    assert (more.calibration.num_runs, more.num_known, more.observations) == (2, 1, (two,))
+    with pytest.raises(InputError, match="expected runs that are new, found 2"):
+        api.calibrate([one, two], update=more.calibration)
+
+
 def test_a_device_that_has_become_slower_than_the_calibration_before_is_named(tmp_path: Path) -> None:
     runs = [observed(1.5), observed(2.4, device="lab/core-1")]
     calibrated = api.calibrate(runs, update=LEARNT)
