@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from rich.console import Console
 from ignite_scheduler.api import Ran
 from ignite_scheduler.cli import run
 from ignite_scheduler.control import Promise, State
+from ignite_scheduler.cost.drift import Drift
 from ignite_scheduler.daemon.report import Bar, JobReport, Measured, RunReport
 from ignite_scheduler.daemon.story import JobStory
 from ignite_scheduler.formats import parse_cluster
@@ -90,6 +92,35 @@ def test_the_document_is_json_with_units_in_its_keys() -> None:
     assert first["measured_step_s"] == 0.25
     assert first["finish_s"] == 15.0
     assert second["refused"] == "does not fit"
+
+
+def test_promise_error_and_whether_it_was_kept_stand_beside_what_happened() -> None:
+    kept, broken = job("k", State.FINISHED, finished=11.0), job("n", State.FINISHED, finished=9.0)
+    entries = {entry["name"]: entry for entry in ran(DONE, kept, broken, FAILED).to_dict()["jobs"]}
+
+    assert (entries["a"]["promised_finish_low_s"], entries["a"]["promised_finish_high_s"]) == (10.0, 14.0)
+    assert entries["a"]["promise_error"] == pytest.approx(0.3)
+    assert entries["k"]["promise_error"] == pytest.approx(-0.1)
+    assert [entries[name]["promise_kept"] for name in "aknb"] == [False, True, False, None]
+    assert entries["b"]["promise_error"] is None
+
+
+def test_without_a_range_there_is_nothing_to_keep() -> None:
+    point = replace(DONE, promise=Promise(at=2.0, start=3.0, finish_low=15.0, finish_high=15.0))
+
+    assert point.promise_kept is None
+    assert run.kept_text(point) == "–"
+    assert run.promise_text(point) == "15s"
+
+
+def test_slow_devices_are_named_in_document_and_notebook() -> None:
+    slow = Drift(device="n/box-1", kind="box", ratio=1.62, limit=1.25, num_actions=40)
+    told = ran(DONE)
+    told = replace(told, report=replace(told.report, slow=(slow,)))
+
+    [entry] = told.to_dict()["slow_devices"]
+    assert entry == {"device": "n/box-1", "kind": "box", "ratio": 1.62, "limit": 1.25, "num_actions": 40, "slow": True}
+    assert "n/box-1 computes 62 % longer than profiled" in told._repr_html_()
 
 
 def test_a_run_shows_itself_in_a_notebook() -> None:
