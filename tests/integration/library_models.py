@@ -95,7 +95,7 @@ class Forked(nn.Module):
         low = torch.relu(self.deeper(high))
         low = self.middle(low)
         low += 1.0
-        joined = torch.cat([self.up(low), high], dim=1).transpose(1, 3)
+        joined = torch.cat([self.up(low.transpose(2, 3)), high], dim=1).transpose(1, 3)
         dropped = nn.functional.dropout(joined, 0.2, self.training)
         return self.out(dropped.mean((1, 2)) * self.scale)
 

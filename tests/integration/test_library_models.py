@@ -134,10 +134,12 @@ def test_planned_bytes_over_a_cut_are_what_the_engine_sends(name: str) -> None:
     profile = _profile(chain, stages, parts, targets)
     number = len(stages)
     planned = cut_bytes(profile, (1,) * number)
-    values, samples = parts, torch.arange(count)
+    values, samples, contiguous = parts, torch.arange(count), []
     for index, stage in enumerate(stages[:-1]):
         values = stage(values, seed=0, step=0, samples=samples)
         assert Layout.of([Spec.of(value) for value in values]).payload == planned[index] * count
+        contiguous += [value.is_contiguous() for value in values]
+    assert all(contiguous) == (name != "forked"), "boundaries of all kinds are tried"
     for split in even_splits(number)[1:]:
         ends = [sum(split[: index + 1]) - 1 for index in range(len(split) - 1)]
         assert cut_bytes(profile, split) == tuple(planned[end] for end in ends)

@@ -37,7 +37,8 @@ class Flow:
     """
 
     def __init__(self, model: nn.Module, recording: Recording) -> None:
-        self._trained = {path for path, parameter in model.named_parameters() if parameter.requires_grad}
+        self._changed = {path for step in recording.steps if step.inside is None for path in step.changes}
+        self._heavy = self._changed | {path for path, p in model.named_parameters() if p.requires_grad}
         self.values, self.num_inputs, self.output = recording.values, recording.num_inputs, recording.output
         self.steps, bound = self._sorted(recording.steps)
         self._writers: dict[int, list[int]] = defaultdict(list)
@@ -89,7 +90,7 @@ class Flow:
         if step.is_call or not hasattr(step.target, "_schema"):
             return True
         return (
-            any(leaf.path in self._trained for leaf in step.flat if isinstance(leaf, State))
+            any(leaf.path in self._heavy for leaf in step.flat if isinstance(leaf, State))
             or any(leaf.value in heavy for leaf in step.flat if isinstance(leaf, Ref))
             or any(self.values[n].storage in written for n in (*step.outputs, *step.writes) if n is not None)
         )
@@ -168,6 +169,9 @@ class Flow:
 
     def unbroken(self) -> Iterator[tuple[int, int]]:
         """Ranges (first, last) of places in which a memory is changed in place, so that no cut may lie between."""
+        for path in self._changed:
+            readers = [place for place, index in enumerate(self.bound) if State(path) in self.steps[index].flat]
+            yield readers[0], readers[-1]
         first: dict[int, int] = {}
         for place, index in enumerate(self.bound):
             step = self.steps[index]

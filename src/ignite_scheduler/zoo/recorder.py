@@ -137,7 +137,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self._running is None:
             self._refuse(func, sampled, where)
         result = func(*args, **kwargs)
-        self._add(func, flat, form, tree.tree_leaves(result), sampled=sampled, where=where, writes=_written(func, args))
+        self._add(
+            func, flat, form, tree.tree_leaves(result), sampled=sampled, where=where, written=_written(func, args)
+        )
         return result
 
     def _refuse(self, func: Any, sampled: bool, where: str) -> None:
@@ -165,7 +167,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         **more: Any,
     ) -> None:
         outputs = tuple(self.define(r, from_samples=sampled) if isinstance(r, Tensor) else None for r in results)
-        writes = tuple(dict.fromkeys(n for t in more.pop("writes", ()) if (n := self.known(t)) is not None))
+        written = more.pop("written", ())
+        writes = tuple(dict.fromkeys(n for t in written if (n := self.known(t)) is not None))
+        changes = tuple(path for t in written if (path := self._notes.states.get(id(t))) is not None)
         if sampled:
             for number in writes:
                 self.values[number] = replace(self.values[number], from_samples=True)
@@ -180,6 +184,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 where=where,
                 inside=None if self._running is None else self._running.step,
                 writes=writes,
+                changes=changes,
                 **more,
             )
         )

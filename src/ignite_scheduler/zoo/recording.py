@@ -75,8 +75,8 @@ class Step:
         The index of the call within whose block this operation took place; None for operations between blocks.
     draws
         A call whose block calls functions that drop elements at random.
-    writes
-        Value numbers that it changes in place.
+    writes, changes
+        Value numbers, and paths of parameters and buffers, that it changes in place.
     where
         The model's line.
     """
@@ -91,6 +91,7 @@ class Step:
     inside: int | None = None
     draws: bool = False
     writes: tuple[int, ...] = ()
+    changes: tuple[str, ...] = ()
 
     @property
     def is_call(self) -> bool:

@@ -166,6 +166,19 @@ class _Depth(nn.Linear):
         return read * read.new_empty((len(read), 1)).bernoulli_(0.5) if self.training else read
 
 
+class Counting(Skip):
+    """Counts its runs between its blocks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("runs", torch.zeros(()))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        first = self.first(inputs)
+        self.runs += 1
+        return self.last(self.middle(first))
+
+
 class Single(nn.Module):
     """Nothing but operations."""
 

@@ -134,6 +134,13 @@ def test_what_cannot_be_shared_by_two_stages_stays_in_one() -> None:
     assert [name for name, _ in layers(chain)] == ["first", "last"]
 
 
+def test_a_state_that_is_changed_between_blocks_is_changed() -> None:
+    chain = graph_chain(samples.Counting(), (numbers(3),), "counting")
+    for _ in range(2):
+        chain(numbers(4))
+    assert [float(tensor) for name, tensor in chain.named_buffers() if name.endswith(".runs")] == [2.0]
+
+
 def test_tied_weights_stay_tied_and_the_models_own_names_are_known() -> None:
     model, chain, _ = built("decoder")
     assert tied_layers(chain) == (("embed", "head"),)
