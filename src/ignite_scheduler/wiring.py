@@ -107,7 +107,6 @@ def run(
     memory_margin: float = 0.0,
     search_work: int = DEFAULT_WORK,
     calibration: Calibration | None = None,
-    notices: Sequence[str] = (),
     watch: Watcher | None = None,
 ) -> RunReport:
     """Plan, schedule and train the jobs now, in the foreground; the report when nothing is left to do.
@@ -122,8 +121,6 @@ def run(
         Budget of each search for plans, see :class:`~ignite_scheduler.planner.Problem`.
     calibration
         What earlier runs taught; charged to each prediction, which gets a range. None = the documents alone.
-    notices
-        What the report should say besides what was emulated.
     watch
         Called with a snapshot every :data:`WATCH_EVERY` seconds, in the thread of the loop: it should be quick. If it
         raises, the run is saved and stopped, and the error comes out here.
@@ -159,7 +156,7 @@ def run(
     with place.locked():
         place.begin(request)
         report = _Session(place, request).drive(watch)
-    return replace(report, notices=(*notices, *report.notices))
+    return report
 
 
 def resume(directory: Path, *, watch: Watcher | None = None) -> RunReport:

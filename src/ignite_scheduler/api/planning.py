@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ignite_scheduler.api.planned import Planned
+from ignite_scheduler.api.staleness import check_reference
 from ignite_scheduler.errors import InputError
 from ignite_scheduler.formats import load_calibration, load_cluster, load_job, load_profile
 from ignite_scheduler.formats.calibration import named
@@ -162,6 +163,7 @@ def _problem(
         profile = profile_of(job)
     elif not isinstance(profile, Profile):
         profile = load_profile(profile)
+    check_reference(job, profile)
     problem = Problem(
         job=job, profile=profile, cluster=cluster, devices=None, objective=objective, memory_margin=memory_margin
     )

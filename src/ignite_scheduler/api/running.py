@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ignite_scheduler.api.markup import table
 from ignite_scheduler.api.measuring import profile as measure
 from ignite_scheduler.api.planning import read_calibration
+from ignite_scheduler.api.staleness import check_structure
 from ignite_scheduler.api.tracing import Traced, trace
 from ignite_scheduler.errors import ConflictError, InputError
 from ignite_scheduler.formats import load_cluster, load_job, load_profile
@@ -190,7 +191,7 @@ def run(
     cluster = cluster if isinstance(cluster, Cluster) else load_cluster(cluster)
     loaded = [job if isinstance(job, Job) else load_job(job) for job in jobs]
     learnt = read_calibration(calibration)
-    notices = check_jobs(loaded, profiles or {})
+    check_jobs(loaded, profiles or {})
     outputs = {job.name: _free_output(job) for job in loaded if job.output is not None}
     place = Path(directory) if directory is not None else new_directory(loaded)
     asked = [
@@ -211,7 +212,6 @@ def run(
         objective=objective,
         memory_margin=memory_margin,
         calibration=learnt,
-        notices=notices,
         watch=watch,
     )
     for job in report.jobs:
@@ -250,15 +250,15 @@ def new_directory(jobs: Sequence[Job]) -> Path:
     return place
 
 
-def check_jobs(jobs: Sequence[Job], profiles: Mapping[str, Profile]) -> tuple[str, ...]:
-    """Warnings about jobs whose profile seems to be out of date, found before anything is measured or started.
+def check_jobs(jobs: Sequence[Job], profiles: Mapping[str, Profile]) -> None:
+    """See that all jobs can be trained by their profiles, before anything is measured or started.
 
     ``profiles``: job name → profile, in place of the one that the job names.
 
     Raises
     ------
     InputError
-        A job has nothing to train, or its profile is that of a model with other layers.
+        A job has nothing to train, or its profile is that of another model.
     ExternalError
         PyTorch is missing.
     """
@@ -266,28 +266,9 @@ def check_jobs(jobs: Sequence[Job], profiles: Mapping[str, Profile]) -> tuple[st
 
     for job in jobs:
         zoo.check_trainable(job)
-    warnings = (_warning(job, _given_profile(job, profiles)) for job in jobs)
-    return tuple(warning for warning in warnings if warning is not None)
-
-
-def _warning(job: Job, profile: Profile | None) -> str | None:
-    from ignite_scheduler import zoo
-
-    if profile is None:  # it will be measured on this very model
-        return None
-    model = zoo.outline(job.model, data=job.data)
-    from ignite_scheduler.zoo.chain import first_difference, is_stale
-
-    anew = f"measure it anew: ignite profile JOB --out {job.model.profile or 'FILE'}"
-    difference = first_difference(model, profile)
-    if difference is not None:
-        raise InputError(f"job {job.name!r}: profile {profile.name!r} is that of another model: {difference}; {anew}")
-    if is_stale(model, profile):
-        return (
-            f"warning: {job.name}: profile {profile.name!r} was measured on a model of other sizes or options than the "
-            f"one that will be trained, so its plan may be wrong; {anew}"
-        )
-    return None
+        profile = _given_profile(job, profiles)
+        if profile is not None:  # otherwise it will be measured on this very model
+            check_structure(job, profile)
 
 
 def _given_profile(job: Job, given: Mapping[str, Profile]) -> Profile | None:

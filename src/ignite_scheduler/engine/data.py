@@ -104,7 +104,15 @@ class Samples:
 
     def _stack(self, items: list[Any]) -> tuple[Tensor, ...]:
         columns = zip(*items, strict=True) if isinstance(items[0], tuple | list) else [items]
-        return tuple(self._convert(torch.stack([torch.as_tensor(item) for item in column])) for column in columns)
+        return tuple(self._convert(self._stacked([torch.as_tensor(item) for item in column])) for column in columns)
+
+    def _stacked(self, tensors: list[Tensor]) -> Tensor:
+        shapes = list(dict.fromkeys(tuple(tensor.shape) for tensor in tensors))
+        if len(shapes) > 1:
+            raise InputError(
+                f"job {self._owner!r}: samples of its data differ in shape: {shapes[0]}, {shapes[1]}; pad or crop them"
+            )
+        return torch.stack(tensors)
 
     def _convert(self, tensor: Tensor) -> Tensor:
         dtype = self._dtype if tensor.is_floating_point() else tensor.dtype

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from ignite_scheduler import zoo
+from ignite_scheduler.engine.specification import PRECISIONS
 from ignite_scheduler.errors import ExternalError, IgniteError, InputError
 from ignite_scheduler.model import Job, Profile, Reference
 from ignite_scheduler.profiler.assembly import profile_of
@@ -126,6 +127,11 @@ def _request(
         chosen = tuple(samples) if samples is not None else DEFAULT_SAMPLES
     if precision not in _PRECISIONS:
         raise InputError(f"precision {precision!r} cannot be measured; there are: {', '.join(_PRECISIONS)}")
+    if precision not in PRECISIONS and device != META:
+        raise InputError(
+            f"precision {precision!r} cannot be measured on {device}: the engine trains in {', '.join(PRECISIONS)}; "
+            f"give the job one of these, or only size the model with --devices {META}"
+        )
     if not chosen or any(isinstance(size, bool) or not isinstance(size, int) or size < 1 for size in chosen):
         raise InputError(f"sizes of microbatch are whole numbers of at least 1, found {chosen}")
     return Request(

@@ -24,6 +24,7 @@ from ignite_scheduler.errors import IgniteError, InputError
 from ignite_scheduler.profiler import partial, passes, sizes, transients, updates
 from ignite_scheduler.profiler.machine import describe_machine
 from ignite_scheduler.profiler.request import Measured, OtherMeasurementError, Partial, Progress, Request, Sizes
+from ignite_scheduler.profiler.steadiness import check_shapes
 from ignite_scheduler.zoo.batches import take
 from ignite_scheduler.zoo.chain import Layers, fingerprint, layers, shapes, tied_layers
 from ignite_scheduler.zoo.check import check
@@ -43,6 +44,7 @@ def measure(request: Request, tell: Tell) -> Measured:
     if request.partial is not None and request.partial.structure != structure:
         raise OtherMeasurementError(structure)
     bench = _bench(request, chain, device)
+    check_shapes(bench)
     total = request.repeats + 3
     tell(Progress(done=0, total=total, doing="bytes and FLOPs"))
     measured_sizes, saved_whole = _sizes(bench), sizes.saved_bytes_whole(bench)

@@ -9,8 +9,9 @@ pytest.importorskip("torch")
 
 from ignite_scheduler import api, zoo
 from ignite_scheduler.api.running import check_jobs
+from ignite_scheduler.api.staleness import check_reference
 from ignite_scheduler.errors import InputError
-from ignite_scheduler.model import Profile
+from ignite_scheduler.model import Profile, Reference
 from ignite_scheduler.zoo.chain import fingerprint
 from live_jobs import small_cluster, small_job, small_profile
 
@@ -21,17 +22,29 @@ def measured(structure: str) -> Profile:
     return replace(small_profile(), provenance={"structure": structure})
 
 
-def test_a_profile_of_this_very_model_is_taken_without_a_word() -> None:
+def test_a_profile_of_this_very_model_is_taken() -> None:
     own = fingerprint(zoo.build(small_job().model, seed=3))
-    assert check_jobs([small_job()], {"rows": measured(own)}) == ()
-    assert check_jobs([small_job()], {"rows": small_profile()}) == ()
-    assert check_jobs([small_job()], {}) == ()
+    check_jobs([small_job()], {"rows": measured(own)})
+    check_jobs([small_job()], {"rows": small_profile()})
+    check_jobs([small_job()], {})
 
 
-def test_other_sizes_or_options_are_a_warning_that_says_how_to_measure_anew() -> None:
-    (warning,) = check_jobs([small_job()], {"rows": measured("0123456789abcdef")})
-    assert "other sizes or options" in warning
-    assert "ignite profile JOB --out FILE" in warning
+def test_other_sizes_or_options_are_refused_with_how_to_measure_anew() -> None:
+    with pytest.raises(InputError, match=r"other sizes or options .*ignite profile JOB --out FILE"):
+        check_jobs([small_job()], {"rows": measured("0123456789abcdef")})
+
+
+def test_a_plan_tells_other_models_apart_by_name_and_arguments() -> None:
+    def of(**model: object) -> Profile:
+        return replace(small_profile(), provenance={"model": model})
+
+    job = replace(small_job(), model=Reference(zoo="mlp", args={"hidden": (8, 8)}))
+    check_reference(job, of(zoo="mlp", args={"outputs": 2, "hidden": [8, 8]}))  # a default may be written out
+    check_reference(job, small_profile())
+    check_reference(replace(job, model=Reference(profile="p")), of(zoo="mlp", args={"hidden": [9]}))
+    for other in (of(zoo="mlp", args={"hidden": [8, 9]}), of(zoo="gpt"), of(module="a:b", args={"hidden": [8, 8]})):
+        with pytest.raises(InputError, match="measured on another model: expected mlp"):
+            check_reference(job, other)
 
 
 def test_other_layers_are_refused_before_anything_is_written(tmp_path: Path) -> None:
@@ -41,11 +54,3 @@ def test_other_layers_are_refused_before_anything_is_written(tmp_path: Path) -> 
     with pytest.raises(InputError, match=told):
         api.run([small_job()], small_cluster(0.5), directory=tmp_path / "run", profiles={"rows": profile})
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_warning_stands_in_the_report(tmp_path: Path) -> None:
-    ran = api.run(
-        [small_job()], small_cluster(0.5), directory=tmp_path / "run", profiles={"rows": measured("0123456789abcdef")}
-    )
-    assert ran.report.finished
-    assert "other sizes or options" in ran.to_dict()["notices"][0]
