@@ -9,7 +9,8 @@ no prediction can be closer than the machine is to itself.
     python benchmarks/prediction.py [--keep DIR] [--models a,b] [--write FILE]
 
 Takes about twenty minutes on a machine of two cores, which should have nothing else to do: other load slows down the
-measured side only. With ``--keep`` a run that was interrupted goes on where it was.
+measured side only. With ``--keep`` a run that was interrupted goes on where it was, and ``ignite calibrate DIR`` can
+learn from what is kept; what all runs together teach is left there as ``calibration.json``.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from ignite_scheduler.formats import calibration_document, load_observation, loa
 from ignite_scheduler.formats.files import write_json
 from ignite_scheduler.formats.plan import plan_document
 from ignite_scheduler.formats.profile import profile_document
+from ignite_scheduler.formats.run_files import OBSERVATION_FILE
 from ignite_scheduler.model import Plan, Profile
 from ignite_scheduler.profiler.machine import cpu_model
 
@@ -107,17 +109,18 @@ def profiled(model: str, keep: Path, time_limit: float) -> Profile:
 def observed(case: Case, profile: Profile, keep: Path, steps: int, serial: int = 1) -> tuple[Plan, Observation]:
     """What the case's run showed, and its plan; run now unless that is kept from earlier."""
     folder = keep / case.folder
-    plan_file, found = folder / "plan.json", folder / f"observation-{serial}.json"
+    plan_file, found = folder / "plan.json", folder / str(serial) / OBSERVATION_FILE
     if not found.exists():
         run = folder / "run"
         shutil.rmtree(run, ignore_errors=True)
         job = cases.job(case.model, steps=steps, stages=case.stages, schedule=case.schedule)
         ran = api.run([job], cases.cluster(case.cluster), directory=run, profiles={job.name: profile}, policy="fifo")
         report = ran.report.jobs[0]
-        left = list(run.rglob("observation.json"))
+        left = list(run.rglob(OBSERVATION_FILE))
         if not left or not report.plans:
             sys.exit(f"{case.folder} did not finish: {report.reason or report.refused}")
         write_json(plan_file, plan_document(report.plans[-1]))
+        found.parent.mkdir(exist_ok=True)
         left[0].replace(found)
         shutil.rmtree(run)
     return load_plan(plan_file), load_observation(found)

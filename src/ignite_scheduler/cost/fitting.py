@@ -46,6 +46,8 @@ SMALL: Final = 0.1
 """Deviations count relative to the value; below this share of the median value, relative to that."""
 STARTS: Final = 16
 """Points from which a line is sought."""
+CLOCK_DIGITS: Final = 9
+"""Decimals of seconds that a clock can tell; less is rounding of differences."""
 SHORT: Final = 0.1
 """Share of the longest action of all kinds below which an action tells of launches."""
 LONG: Final = 0.3
@@ -175,7 +177,7 @@ def _constants(runs: Sequence[Observation], before: Calibration | None) -> Calib
     return replace(
         known,
         kinds={**known.kinds, ANY_KIND: pooled, **kinds},
-        message=max(0.0, median(late)) if late else known.message,
+        message=max(0.0, round(median(late), CLOCK_DIGITS)) if late else known.message,
         update=end.slope,
         step=max(0.0, end.base),
         startup=_startup(runs) or known.startup,
