@@ -90,6 +90,8 @@ last byte.
   except in BLOOM. Kernels of a GPU may keep a little less (an RMS norm on a CPU keeps its scaled input too).
 - *FLOPs* are those of matrix products, convolutions and attention, two for a multiply-add. Attention counts in full,
   causal or not, and its first product once more in the backward, where scores are made again.
+- What a layer fills *for a moment*, such as fresh gradients, is followed as the tensors come and go; buffers inside of
+  kernels are not seen.
 - There are *no times*. `ignite plan` takes each device's roofline: see [what the numbers mean](cost_model.md).
 
 ## Data sets

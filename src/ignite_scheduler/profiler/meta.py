@@ -12,6 +12,7 @@ What cannot be had this way is time: such a profile has none, and a plan times i
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 import torch
@@ -23,15 +24,19 @@ from ignite_scheduler.engine.chain import DTYPES, StageModule, Tensors
 from ignite_scheduler.errors import IgniteError, InputError
 from ignite_scheduler.model import MODEL_INPUT, Layer, LayerInput, Profile
 from ignite_scheduler.profiler.assembly import reference_document
+from ignite_scheduler.profiler.live import LiveBytes
 from ignite_scheduler.profiler.passes import Bench
 from ignite_scheduler.profiler.request import Request, Sizes
 from ignite_scheduler.profiler.sizes import layer_sizes
+from ignite_scheduler.profiler.transients import transients
 from ignite_scheduler.zoo.batches import take
 from ignite_scheduler.zoo.chain import Layers, Values, apply_layer, fingerprint, layers, shapes, tied_layers
 from ignite_scheduler.zoo.dropout import drawing
 from ignite_scheduler.zoo.resolve import describe
 
 _DTYPES: Final = DTYPES | {"fp16": torch.float16}
+_FURTHER: Final = 4
+"""Times the largest microbatch: the size that tells bytes that grow with the samples from those that do not."""
 
 
 def size(request: Request, *, name: str, date: str) -> Profile:
@@ -119,10 +124,10 @@ def _fake_like(tensor: Tensor) -> Tensor:
 
 
 def _bench(request: Request, chain: nn.Sequential, inputs: Values, targets: Tensor) -> Bench:
-    """The chain, and its largest microbatch in the shape of one sample."""
-    count, dtype = max(request.samples), _DTYPES[request.precision]
+    """The chain, its largest microbatch in the shape of one sample, and a larger one to tell what grows with it."""
+    largest, dtype = max(request.samples), _DTYPES[request.precision]
 
-    def batch(sample: Tensor) -> Tensor:
+    def batch(sample: Tensor, count: int) -> Tensor:
         return torch.empty((count, *sample.shape[1:]), dtype=dtype if sample.is_floating_point() else sample.dtype)
 
     parts = (inputs,) if isinstance(inputs, Tensor) else inputs
@@ -133,7 +138,10 @@ def _bench(request: Request, chain: nn.Sequential, inputs: Values, targets: Tens
         ),
         whole=_FakeStage(index=0, layers=chain),
         loss=zoo.loss(request.loss),
-        batches={count: (tuple(batch(part) for part in parts), batch(targets))},
+        batches={
+            count: (tuple(batch(part, count) for part in parts), batch(targets, count))
+            for count in (largest, _FURTHER * largest)
+        },
         device=torch.device("cpu"),
         seed=request.seed,
     )
@@ -141,7 +149,8 @@ def _bench(request: Request, chain: nn.Sequential, inputs: Values, targets: Tens
 
 def _sized(request: Request, bench: Bench) -> tuple[Sizes, ...]:
     try:
-        return layer_sizes(bench)
+        found = layer_sizes(replace(bench, batches={min(bench.batches): bench.batches[min(bench.batches)]}))
+        return _with_transients(bench, found)
     except IgniteError as error:
         if isinstance(error.__cause__, DataDependentOutputException | DynamicOutputShapeException):
             raise InputError(
@@ -154,6 +163,25 @@ def _sized(request: Request, bench: Bench) -> tuple[Sizes, ...]:
         ) from error
 
 
+def _with_transients(bench: Bench, sizes: tuple[Sizes, ...]) -> tuple[Sizes, ...]:
+    """The sizes with what layers fill for a moment, as far as tensors go; buffers inside of kernels are not seen.
+
+    Of a run of layers of the same sizes, such as a transformer's blocks, the first two and the last are looked at; the
+    others are as the second.
+    """
+    looked_at = [index for index in range(len(sizes)) if index < 2 or len({*sizes[index - 2 : index + 1]}) > 1]
+    looked_at = sorted({*looked_at, len(sizes) - 1})
+    short = replace(bench, stages=tuple(bench.stages[index] for index in looked_at))
+    with LiveBytes() as live:
+        momentary = transients(short, [sizes[index] for index in looked_at], live.rise) or []
+    found = dict(zip(looked_at, momentary, strict=True))
+    result = []
+    for index, of_layer in enumerate(sizes):
+        latest = found.setdefault(index, found[index - 1]) if index else found[0]
+        result.append(replace(of_layer, transient_bytes=latest.per_sample, workspace_bytes=latest.fixed))
+    return tuple(result)
+
+
 def _as_layers(chain: nn.Sequential, sizes: tuple[Sizes, ...]) -> tuple[Layer, ...]:
     names = [name for name, _ in layers(chain)]
     return tuple(
@@ -163,6 +191,8 @@ def _as_layers(chain: nn.Sequential, sizes: tuple[Sizes, ...]) -> tuple[Layer, .
             output_bytes=of_layer.output_bytes,
             activation_bytes=of_layer.activation_bytes,
             carried_bytes=of_layer.carried_bytes,
+            transient_bytes=of_layer.transient_bytes,
+            workspace_bytes=of_layer.workspace_bytes,
             forward_flops=of_layer.forward_flops,
             backward_flops=of_layer.backward_flops,
             times={},

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import torch
 
@@ -29,6 +29,13 @@ _APART: Final = 4
 Result = TypeVar("Result")
 
 
+class Gauge(Protocol):
+    """Tells how far memory rises."""
+
+    def __call__(self, work: Callable[[], Result], /) -> tuple[Result, int]:
+        """The work's result, and the most bytes that were held in it beyond those held before."""
+
+
 @dataclass(frozen=True, slots=True)
 class Transient:
     """Bytes that a layer's passes fill for a moment: for each sample, and whatever the number of samples."""
@@ -37,34 +44,36 @@ class Transient:
     fixed: float
 
 
-def transients(bench: Bench, sizes: Sequence[Sizes]) -> list[Transient] | None:
+def transients(bench: Bench, sizes: Sequence[Sizes], gauge: Gauge | None = None) -> list[Transient] | None:
     """The transient bytes of each layer; None where the platform does not tell.
 
-    On a CPU nothing may have been kept since before the first tensor
-    (:func:`~ignite_scheduler.engine.allocation.return_freed_memory`).
+    ``gauge`` None = that of the device. On a CPU that one reads the process: nothing may have been kept since before
+    the first tensor (:func:`~ignite_scheduler.engine.allocation.return_freed_memory`).
 
     They count beyond what the layers up to this one keep (:func:`~ignite_scheduler.profiler.sizes.layer_sizes`), as a
     stage holds it while the layer is at work.
     """
-    if bench.device.type != "cuda" and not (forget_peak() and peak_bytes() is not None):
-        return None
+    if gauge is None:
+        if bench.device.type != "cuda" and not (forget_peak() and peak_bytes() is not None):
+            return None
+        gauge = partial(_risen, bench.device)
     many = max(bench.batches)
     few = max((size for size in bench.batches if size * _APART <= many), default=min(bench.batches))
-    of_many = _bytes_at(bench, sizes, many)
+    of_many = _bytes_at(bench, sizes, many, gauge)
     if few == many:
         return [Transient(num_bytes / many, 0.0) for num_bytes in of_many]
     found = []
-    for low, high in zip(_bytes_at(bench, sizes, few), of_many, strict=True):
+    for low, high in zip(_bytes_at(bench, sizes, few, gauge), of_many, strict=True):
         slope = min(max(0.0, high - low) / (many - few), high / many)
         found.append(Transient(slope, high - slope * many))
     return found
 
 
-def _bytes_at(bench: Bench, sizes: Sequence[Sizes], samples: int) -> list[float]:
+def _bytes_at(bench: Bench, sizes: Sequence[Sizes], samples: int, gauge: Gauge) -> list[float]:
     """Transient bytes of each layer at so many samples."""
-    _rises(bench, samples)  # what comes with the first pass stays: kernels, gradients of weights
+    _rises(bench, samples, gauge)  # what comes with the first pass stays: kernels, gradients of weights
     found = []
-    for index, (layer, rise) in enumerate(zip(sizes, _rises(bench, samples), strict=True)):
+    for index, (layer, rise) in enumerate(zip(sizes, _rises(bench, samples, gauge), strict=True)):
         carried = sizes[index - 1].carried_bytes * samples if index else 0.0
         of_forward = max(carried, rise.entering) + rise.forward - layer.activation_bytes * samples
         of_backward = layer.carried_bytes * samples + rise.leaving + rise.backward
@@ -82,14 +91,14 @@ class _Rise:
     backward: int = 0
 
 
-def _rises(bench: Bench, samples: int) -> list[_Rise]:
+def _rises(bench: Bench, samples: int, gauge: Gauge) -> list[_Rise]:
     """One pass, stage by stage, with tensors held no longer than the engine holds them."""
     values, kept, rises = bench.batches[samples][0], [], []
     for index, stage in enumerate(bench.stages):
         last = index == len(bench.stages) - 1
         entrance = Entrance(as_leaves(values))
         entering = _num_bytes(values)
-        values, rise = _risen(bench.device, partial(_entered, bench, stage, entrance, samples, last=last))
+        values, rise = gauge(partial(_entered, bench, stage, entrance, samples, last=last))
         kept.append((entrance, Exit(values)))
         rises.append(_Rise(entering=entering, leaving=_num_bytes(values), forward=rise))
     gradients: Tensors = tuple(torch.ones_like(value) for value in values)
@@ -98,7 +107,7 @@ def _rises(bench: Bench, samples: int) -> list[_Rise]:
         entrance, leaving = kept.pop()
         leaving.give(gradients)
         gradients = ()  # what is given is held by none but autograd
-        _, rise_of_layer.backward = _risen(bench.device, leaving.backward)
+        _, rise_of_layer.backward = gauge(leaving.backward)
         gradients = entrance.gradients()
     return rises
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,9 @@ from ignite_scheduler.errors import InputError  # noqa: E402
 from ignite_scheduler.formats import parse_profile, profile_document  # noqa: E402
 from ignite_scheduler.model import Batch, Job, Profile, Reference  # noqa: E402
 from ignite_scheduler.profiler import sizes, worker  # noqa: E402
+from ignite_scheduler.profiler.live import LiveBytes  # noqa: E402
 from ignite_scheduler.profiler.request import Request  # noqa: E402
+from ignite_scheduler.profiler.transients import transients  # noqa: E402
 from ignite_scheduler.zoo.chain import fingerprint  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -72,6 +75,23 @@ def test_a_model_that_fits_is_sized_as_it_is_measured(name: str) -> None:
         for each in measured
     ]
     assert profile.provenance["structure"] == fingerprint(chain), "the profile suits the model that is trained"
+
+
+@pytest.mark.parametrize("name", ["squeezenet", "falcon"])
+def test_what_passes_is_what_real_tensors_of_all_layers_would_fill(name: str) -> None:
+    """Also for blocks that were not looked at one by one: the same bytes as those alive on real tensors."""
+    depth = {"depth": 5} if name == "falcon" else {}
+    model = Reference(zoo=name, args=SMALL[name] | depth)
+    asked = replace(request(model, samples=2), samples=(2, 8))
+    bench = worker._bench(asked, zoo.build(model, seed=0), torch.device("cpu"))
+    measured = sizes.layer_sizes(bench)
+    with LiveBytes() as live:
+        expected = transients(bench, measured, live.rise)
+    assert expected is not None
+    found = sized(model, samples=2).layers
+    assert [layer.transient_bytes for layer in found] == pytest.approx([each.per_sample for each in expected])
+    assert [layer.workspace_bytes for layer in found] == pytest.approx([each.fixed for each in expected], abs=1e-6)
+    assert sum(layer.transient_bytes for layer in found) > 0
 
 
 def test_sixteen_bits_are_sized_as_they_are_measured() -> None:
