@@ -1,7 +1,11 @@
 """Small parts of the engine: data order, learning rates, wires, pacing, message layouts, files of a run."""
 
+import ctypes
 import json
 import math
+import os
+import sys
+import threading
 from fractions import Fraction
 from pathlib import Path
 
@@ -20,6 +24,7 @@ from ignite_scheduler.engine.data import SampleOrder, Samples, num_steps
 from ignite_scheduler.engine.devices import CpuDevice, PacedDevice, open_device
 from ignite_scheduler.engine.links import OwnWire, SharedWire, open_wires
 from ignite_scheduler.engine.optimization import clip, learning_rate, make_optimizer, squared_norm
+from ignite_scheduler.engine.processes import wake_in_time
 from ignite_scheduler.engine.run_directory import MeasuredStep, Metrics, write_timeline
 from ignite_scheduler.engine.saved import facts, latest
 from ignite_scheduler.engine.specification import PRECISIONS, GangSpec, RankDevice, emulated
@@ -120,7 +125,7 @@ class FractionWire(OwnWire):
     """Exact arithmetic."""
 
     def __init__(self) -> None:
-        self._free_from = Fraction(0)  # type: ignore[assignment]
+        self._free_from = Fraction(0)
 
 
 @given(st.lists(st.tuples(st.fractions(0, 10), st.fractions(0, 5)), max_size=12))
@@ -430,3 +435,21 @@ def test_samples_are_read_in_the_jobs_precision(monkeypatch: pytest.MonkeyPatch)
 def samples_of(items: list[object], monkeypatch: pytest.MonkeyPatch) -> Samples:
     monkeypatch.setattr(zoo, "dataset", lambda _: items)
     return Samples(Reference(zoo="x"), dtype=torch.float64, device=torch.device("cpu"), owner="j")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="timer slack and turns are Linux's")
+def test_a_rank_asks_for_exact_sleeps_and_short_turns_and_keeps_its_priority() -> None:
+    seen: dict[str, object] = {}
+
+    def look() -> None:  # both belong to a thread
+        library = ctypes.CDLL(None)
+        seen["before"] = os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)
+        wake_in_time()
+        seen["after"] = os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)
+        seen["slack"] = library.prctl(30, 0, 0, 0, 0)  # PR_GET_TIMERSLACK
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert seen["before"] == seen["after"]
+    assert seen["slack"] == 1
