@@ -2,9 +2,9 @@
 
     python benchmarks/memory.py [--models NAME,…] [--write FILE]
 
-Each model is measured once, as ``ignite profile`` does, at small microbatches; then planned over one to three stages
-with several batch sizes, schedules and optimizers, and trained for a few steps on CPU ranks. Stages that need less than
-200 MB are shown but not judged. Takes five minutes and 3 GB; other load on the machine changes only the minutes.
+Each model is measured once, as ``ignite profile`` does, up to its largest microbatch; then planned over one to
+three stages with several batch sizes, schedules and optimizers, and trained for a few steps on CPU ranks. Stages that
+need less than 200 MB are shown but not judged. Takes five minutes and 3 GB; other load changes only the minutes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ MODELS: Final = (
         args={"size": 64},
         data="synthetic_images",
         data_args={"size": 64, "length": 64},
-        samples=(1, 4),
+        samples=(4, 16),
         cases=(
             (16, 16, (22,), "gpipe", "sgd"),
             (32, 8, (11, 11), "gpipe", "momentum"),
@@ -74,7 +74,7 @@ MODELS: Final = (
         args={},
         data="synthetic_images",
         data_args={"size": 224, "length": 64},
-        samples=(1, 4),
+        samples=(4, 16),
         cases=(
             (32, 32, (12,), "1f1b", "adamw"),
             (64, 16, (6, 6), "gpipe", "sgd"),
@@ -86,7 +86,7 @@ MODELS: Final = (
         args={"size": 128, "classes": 100},
         data="synthetic_images",
         data_args={"size": 128, "classes": 100, "length": 128},
-        samples=(2, 8),
+        samples=(8, 32),
         cases=(
             (64, 32, (14,), "1f1b", "sgd"),
             (128, 32, (4, 10), "gpipe", "adamw"),
@@ -98,7 +98,7 @@ MODELS: Final = (
         args={"vocabulary": 8000, "block": 128, "dim": 512, "heads": 8, "depth": 8},
         data="synthetic_tokens",
         data_args={"vocabulary": 8000, "block": 128, "length": 64},
-        samples=(1, 4),
+        samples=(2, 8),
         cases=(
             (16, 4, (10,), "1f1b", "adamw"),
             (32, 8, (5, 5), "1f1b", "sgd"),
@@ -110,7 +110,7 @@ MODELS: Final = (
         args={"features": 2000, "hidden": [6000, 6000, 6000], "outputs": 10},
         data="synthetic_rows",
         data_args={"features": 2000, "classes": 10, "length": 1024},
-        samples=(16, 64),
+        samples=(64, 256),
         cases=(
             (512, 256, (4,), "gpipe", "sgd"),
             (1024, 128, (2, 2), "1f1b", "adamw"),
