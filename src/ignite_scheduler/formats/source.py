@@ -138,7 +138,7 @@ class _RepeatedKeyError(Exception):
 def parse_json(text: str, file: str | None = None, *, first_line: int = 1) -> Any:
     """Plain data of a JSON text; a key given twice is refused."""
     try:
-        return json.loads(text, object_pairs_hook=_object)
+        data = json.loads(text, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
         line = error.lineno + first_line - 1
         raise DocumentError(f"broken JSON: {error.msg} (column {error.colno})", file=file, line=line) from None
@@ -154,6 +154,29 @@ def parse_json(text: str, file: str | None = None, *, first_line: int = 1) -> An
         raise DocumentError("the document is nested too deeply", file=file) from None
     except ValueError as error:  # a whole number of thousands of digits
         raise DocumentError(f"broken JSON: {error}", file=file) from None
+    half = _HALF.search(text)
+    if half is not None and _has_half(data):
+        line = text.count("\n", 0, half.start()) + first_line
+        raise DocumentError(f"broken JSON: {_HALF_SAID}", file=file, line=line)
+    return data
+
+
+_HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
+_HALF_SAID: Final = "half of a character (one surrogate without the other) stands in a text"
+
+
+def _has_half(data: Any) -> bool:
+    """Whether a text in plain data has a code point that no UTF-8 can hold: JSON's escapes can spell one."""
+    todo = [data]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, str) and not value.isascii() and any("\ud800" <= sign <= "\udfff" for sign in value):
+            return True
+        if isinstance(value, dict):
+            todo += [*value, *value.values()]
+        elif isinstance(value, list):
+            todo += value
+    return False
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -270,6 +293,8 @@ class _YamlReading:
     def scalar(self, node: Any, place: Place) -> Any:
         self.check_tag(node, place, ("str", "int", "float", "bool", "null", "timestamp", "merge", "value"))
         text, tag = str(node.value), str(node.tag).removeprefix(_TAG)
+        if _has_half(text):
+            raise self.error(node, place, f"broken YAML: {_HALF_SAID}")
         try:
             return _SCALARS[tag](text) if tag in _SCALARS else text
         except (ValueError, KeyError):

@@ -123,6 +123,13 @@ def test_broken_json_has_its_line() -> None:
         parse_json('{"a": 1,\n b}', "f.json")
 
 
+def test_half_of_a_character_is_refused() -> None:
+    with pytest.raises(DocumentError, match=r"f.json:2: broken JSON: half of a character"):
+        parse_json('{"a": 1,\n "\\ud83d": "b"}', "f.json")
+    assert parse_json(r'{"a": "\ud83d\ude80"}') == {"a": "\U0001f680"}, "both halves are one character"
+    assert "half of a character" in str(refused(r'a: "\ud83d"'))
+
+
 def test_a_missing_file_is_not_found(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"nothing\.yaml"):
         read_source(tmp_path / "nothing.yaml")
