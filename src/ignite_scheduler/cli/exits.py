@@ -20,6 +20,8 @@ DEADLINE: Final = 4
 INTERRUPTED: Final = 130
 OUR_BUG: Final = 70
 
+LONGEST: Final = 2000
+"""Characters of an error: what is longer repeats a document."""
 DEBUG_VARIABLE: Final = "IGNITE_DEBUG"
 REPORT_HINT: Final = (
     "this is a bug in IgNITE. Please report it with the command, the documents and the output of the same command "
@@ -51,6 +53,12 @@ def conclude(error: BaseException) -> int:
     return code
 
 
+def _fitting(line: str) -> str:
+    """The line without its middle where a document's own words make it too long for people."""
+    half = LONGEST // 2
+    return line if len(line) <= LONGEST else f"{line[:half]} … {line[-half:]}"
+
+
 def _outcome(error: BaseException) -> tuple[int, *tuple[str, ...]]:
     """Exit code and the lines to say."""
     outcome: tuple[int, *tuple[str, ...]]
@@ -60,7 +68,7 @@ def _outcome(error: BaseException) -> tuple[int, *tuple[str, ...]]:
         case InvariantError():
             outcome = OUR_BUG, f"error: {error}", REPORT_HINT
         case IgniteError():
-            outcome = error.exit_code, f"error: {error}"
+            outcome = error.exit_code, _fitting(f"error: {error}")
         case ModuleNotFoundError(name=str(name)) if name in _EXTRAS:
             cure = f"pip install 'ignite-scheduler[{_EXTRAS[name]}]'"
             outcome = FAILED, f"error: this needs {name}, which is not installed; {cure}"

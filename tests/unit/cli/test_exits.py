@@ -53,6 +53,15 @@ def test_each_error_has_its_code_and_one_message(
     assert "Traceback" not in err
 
 
+def test_an_error_that_repeats_a_document_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exits.conclude(InputError(f"expected a name, found {'x' * 10**6}, in f.json")) == 2
+
+    err = capsys.readouterr().err
+    assert len(err) < exits.LONGEST + 10
+    assert err.startswith("error: expected a name, found xx")
+    assert err.endswith("xx, in f.json\n")
+
+
 def test_the_traceback_is_shown_on_demand(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(exits.DEBUG_VARIABLE, "1")
 
