@@ -320,6 +320,9 @@ quantiles = (
     .map(sorted)
     .map(lambda found: Quantiles(low=found[0], middle=found[1], high=found[2]))
 )
+ratios = st.builds(
+    Quantiles, low=st.floats(0.01, 1.0), middle=st.just(1.0), high=st.floats(1.0, 100.0)
+)  # a prediction lies within its own range
 fractions = st.floats(min_value=1e-6, max_value=1.0)
 provenances = st.dictionaries(texts, json_values, max_size=2)
 kind_calibrations = st.builds(
@@ -338,10 +341,10 @@ calibrations = st.builds(
     message=not_negative,
     overlap=maybe(share),
     update=positive,
-    step=st.floats(-1.0, 1.0),
+    step=not_negative,
     startup=maybe(quantiles),
     checkpoint=maybe(st.builds(CheckpointTime, base=not_negative, bandwidth=positive | st.just(math.inf))),
-    residual=quantiles,
+    residual=ratios,
     num_runs=st.integers(0, 10**6),
     provenance=provenances,
 )
@@ -369,16 +372,16 @@ def observations(draw: st.DrawFn) -> Observation:
     )
     stages = draw(st.lists(stage, min_size=1, max_size=3))
     index = st.integers(0, len(stages) - 1)
-    edge = st.builds(
-        EdgeObservation,
-        source=index,
-        target=index,
-        kind=st.sampled_from("FB"),
-        wire=texts,
-        bytes=not_negative,
-        planned=seconds,
-        measured=maybe(samples),
-    )
+    ends = [(source, target) for target in range(len(stages)) for source in range(target)]
+    message = st.tuples(texts, not_negative, seconds, maybe(samples))
+    edges = [
+        EdgeObservation(
+            source=source, target=target, kind=kind, wire=wire, bytes=sent, planned=planned, measured=sample
+        )
+        for low, high in (draw(st.sets(st.sampled_from(ends), max_size=2)) if ends else ())
+        for kind, source, target in (("F", low, high), ("B", high, low))
+        for wire, sent, planned, sample in (draw(message),)
+    ]
     reduction = st.builds(
         ReductionObservation, stages=st.lists(index, min_size=2, max_size=3).map(tuple), planned=not_negative
     )
@@ -396,10 +399,10 @@ def observations(draw: st.DrawFn) -> Observation:
         schedule=draw(texts),
         microbatches=microbatches,
         stages=tuple(stages),
-        edges=tuple(draw(st.lists(edge, max_size=2))),
+        edges=tuple(edges),
         reductions=tuple(draw(st.lists(reduction, max_size=2))),
         planned_step=draw(positive),
-        step=draw(samples),
+        step=draw(st.builds(Sample, median=positive, spread=not_negative, count=counts)),
         startup=draw(maybe(not_negative)),
         checkpoints=tuple(draw(st.lists(st.tuples(not_negative, not_negative), max_size=2))),
         beside_others=draw(st.booleans()),

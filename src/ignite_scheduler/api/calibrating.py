@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ignite_scheduler.api.markup import table
 from ignite_scheduler.api.planning import read_calibration
 from ignite_scheduler.api.running import drift_entry
-from ignite_scheduler.errors import InputError, NotFoundError
-from ignite_scheduler.formats import calibration_document, load_observation, observation_document
+from ignite_scheduler.errors import DocumentError, InputError, NotFoundError
+from ignite_scheduler.formats import calibration_document, load_observation, observation_document, parse_calibration
 from ignite_scheduler.formats.run_files import OBSERVATION_FILE
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def calibrate(
     NotFoundError
         A path does not exist, or there is no observation below it.
     InputError
-        An observation is broken, or there is none that is new.
+        An observation is broken, there is none that is new, or what they show is not of this world.
     """
     from ignite_scheduler.cost.drift import drifts
     from ignite_scheduler.cost.fitting import fit
@@ -113,6 +113,12 @@ def calibrate(
     calibration = fit(new.values(), before)
     facts = {"date": datetime.now(UTC).date().isoformat(), _LEARNT_FROM: learnt + sorted(new)}
     calibration = replace(calibration, provenance={**calibration.provenance, **facts})
+    try:
+        parse_calibration(calibration_document(calibration))
+    except DocumentError as error:
+        raise InputError(
+            f"the runs' figures make no calibration ({error}); look for a planned or measured time that cannot be"
+        ) from None
     return Calibrated(
         calibration=calibration,
         before=before,

@@ -132,6 +132,12 @@ def _check_order(source: Source, shape: CalibrationShape) -> None:
     if not residual.low <= residual.middle <= residual.high:
         found = f"{residual.low:g}, {residual.middle:g}, {residual.high:g}"
         raise source.error(("residual",), f"expected low ≤ middle ≤ high, found {found}")
+    if not residual.low <= 1 <= residual.high:
+        raise source.error(
+            ("residual",),
+            f"expected low ≤ 1 ≤ high, found {residual.low:g} to {residual.high:g}; what steps take longer or shorter on "
+            "the whole belongs to the rates of kinds",
+        )
     if startup is not None and not startup.low_s <= startup.middle_s <= startup.high_s:
         found = f"{startup.low_s:g}, {startup.middle_s:g}, {startup.high_s:g}"
         raise source.error(("startup",), f"expected low_s ≤ middle_s ≤ high_s, found {found}")

@@ -166,6 +166,25 @@ def _check_counts(source: Source, shape: ObservationShape) -> None:
     for place, end in ends:
         if end >= num_stages:
             raise source.error(place, f"expected a stage from 0 to {num_stages - 1}, found {end}")
+    _check_pairs(source, shape)
+
+
+def _check_pairs(source: Source, shape: ObservationShape) -> None:
+    """What is sent forward between two stages has its gradient back, once."""
+    found: set[tuple[str, int, int]] = set()
+    for index, edge in enumerate(shape.edges):
+        key = edge.kind, edge.source, edge.target
+        if edge.source == edge.target:
+            raise source.error(("edges", index), f"expected two stages, found {edge.source} twice")
+        if key in found:
+            text = f"messages {edge.kind} from stage {edge.source} to {edge.target} are there twice; keep one"
+            raise source.error(("edges", index), text)
+        found.add(key)
+    for index, edge in enumerate(shape.edges):
+        back = "B" if edge.kind == "F" else "F"
+        if (back, edge.target, edge.source) not in found:
+            text = f"expected messages {back} from stage {edge.target} to {edge.source} too, found none"
+            raise source.error(("edges", index), text)
 
 
 def _measured(shape: SampleShape) -> Sample:

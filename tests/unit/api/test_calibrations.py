@@ -137,6 +137,19 @@ def test_a_place_without_observations_is_refused(tmp_path: Path) -> None:
         api.calibrate([place])
 
 
+def test_figures_that_make_no_calibration_are_refused() -> None:
+    with pytest.raises(InputError, match=r"make no calibration \(checkpoint\.bytes_per_s"):
+        api.calibrate([replace(observed(), checkpoints=((0.0, 1.0), (1e30, 1.5)))])
+
+
+def test_what_updates_teach_can_be_read_back_where_they_take_the_same_time_whatever_was_planned() -> None:
+    runs = [
+        replace(run, stages=(replace(run.stages[0], update=0.001 * size, measured_update=Sample(median=0.002)),))
+        for size, run in ((size, observed(model=str(size))) for size in range(1, 40))
+    ]
+    assert api.calibrate(runs).calibration.update >= 0
+
+
 def test_a_run_counts_once_however_often_it_is_named() -> None:
     one, two = observed(), observed(model="n")
     first = api.calibrate([one, one])

@@ -105,6 +105,8 @@ def test_whether_a_promise_was_kept_is_written_out() -> None:
         ({"kinds": {"core": {"achievable_flops": 1.5}}}, "kinds.core.achievable_flops", "at most 1"),
         ({"overlap": 2}, "overlap", "at most 1"),
         ({"residual": {"low": 1.2, "middle": 1.0, "high": 1.1}}, "residual", "low ≤ middle ≤ high"),
+        ({"residual": {"low": 1.1, "middle": 1.2, "high": 1.3}}, "residual", "low ≤ 1 ≤ high, found 1.1 to 1.3"),
+        ({"step_s": -1}, "step_s", "at least 0"),
         ({"startup": {"low_s": 2, "middle_s": 1, "high_s": 3}}, "startup", "low_s ≤ middle_s ≤ high_s"),
         ({"num_runs": 1.5}, "num_runs", "whole number"),
     ],
@@ -125,6 +127,8 @@ def test_a_wrong_calibration_is_refused(change: dict[str, Any], field: str, said
         ("reductions", [{"stages": [0, 1], "planned_s": 1}], "reductions[0].stages[1]", "from 0 to 0, found 1"),
         ("stages", [], "stages", "at least 1 item"),
         ("step", {"median_s": 1, "count": 0}, "step.count", "at least 1"),
+        ("step", {"median_s": 0}, "step.median_s", "above 0"),
+        ("step", {"median_s": 1e-320}, "step.median_s", "at least 1e-30"),
     ],
 )
 def test_a_wrong_observation_is_refused(key: str, value: Any, field: str, said: str, tmp_path: Path) -> None:
@@ -148,6 +152,25 @@ def test_an_edge_to_a_stage_that_is_not_there_is_refused() -> None:
     edge = {"source": 0, "target": 3, "kind": "F", "wire": "w", "bytes": 1, "planned_s": [1, 1]}
     with pytest.raises(DocumentError, match="from 0 to 0, found 3"):
         parse_observation(observation_document(OBSERVATION) | {"edges": [edge]})
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ([("F", 0, 1)], "expected messages B from stage 1 to 0 too"),
+        ([("B", 1, 0)], "expected messages F from stage 0 to 1 too"),
+        ([("F", 0, 1), ("B", 1, 0), ("F", 0, 1)], "there twice"),
+        ([("F", 0, 0), ("B", 0, 0)], "expected two stages"),
+    ],
+)
+def test_messages_go_both_ways(ends: list[tuple[str, int, int]], said: str) -> None:
+    edges = [
+        {"source": source, "target": target, "kind": kind, "wire": "w", "bytes": 1, "planned_s": [1, 1]}
+        for kind, source, target in ends
+    ]
+    stage = observation_document(OBSERVATION)["stages"][0]
+    with pytest.raises(DocumentError, match=said):
+        parse_observation(observation_document(OBSERVATION) | {"stages": [stage, stage], "edges": edges})
 
 
 @pytest.mark.parametrize("name", ["calibration", "observation"])

@@ -34,6 +34,10 @@ Fraction = Annotated[
 ]
 
 
+Seconds = Annotated[float, Checked(partial(number, least=0, divides=True), {"type": "number", "minimum": 0})]
+"""Seconds that others are divided by: 0, or not as good as 0."""
+
+
 class QuantilesShape(Shape):
     """Ratios below which 10 %, 50 % and 90 % of the cases lie."""
 
@@ -76,8 +80,8 @@ class CalibrationShape(Shape):
     kinds: dict[KindName, KindCalibrationShape] = Field(default_factory=dict)
     message_s: NotNegative = 0.0
     overlap: Share | None = None
-    update: Positive = 1.0
-    step_s: Number = 0.0
+    update: NotNegative = 1.0
+    step_s: NotNegative = 0.0
     startup: SecondsQuantilesShape | None = None
     checkpoint: CheckpointTimeShape | None = None
     residual: QuantilesShape = QuantilesShape(low=1.0, middle=1.0, high=1.0)
@@ -88,9 +92,15 @@ class CalibrationShape(Shape):
 class SampleShape(Shape):
     """Repeated measurements: median in seconds, interquartile range ÷ median, number."""
 
-    median_s: NotNegative
+    median_s: Seconds
     spread: NotNegative = 0.0
     count: CountFromOne = 1
+
+
+class StepSampleShape(SampleShape):
+    """Whole steps: each took some time."""
+
+    median_s: Positive
 
 
 class StageObservationShape(Shape):
@@ -100,9 +110,9 @@ class StageObservationShape(Shape):
     kind: KindName
     speed: Positive | None = None
     num_sharing: CountFromOne
-    forward_s: list[NotNegative]
-    backward_s: list[NotNegative]
-    update_s: NotNegative
+    forward_s: list[Seconds]
+    backward_s: list[Seconds]
+    update_s: Seconds
     measured_forward: SampleShape | None = None
     measured_backward: SampleShape | None = None
     measured_update: SampleShape | None = None
@@ -159,7 +169,7 @@ class ObservationShape(Shape):
     edges: list[EdgeObservationShape] = Field(default_factory=list)
     reductions: list[ReductionObservationShape] = Field(default_factory=list)
     planned_step_s: Positive
-    step: SampleShape
+    step: StepSampleShape
     startup_s: NotNegative | None = None
     checkpoints: list[CheckpointObservationShape] = Field(default_factory=list)
     beside_others: bool = False

@@ -119,9 +119,14 @@ Flops = Annotated[float, _FLOPS]
 
 
 def number(
-    value: object, *, above: float | None = None, least: float | None = None, most: float | None = None
+    value: object,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    most: float | None = None,
+    divides: bool = False,
 ) -> float:
-    """A finite number within limits; ValueError otherwise."""
+    """A finite number within limits; ValueError otherwise. ``divides``: 0, or not as good as 0."""
     limit = f" above {above:g}" if above is not None else f" of at least {least:g}" if least is not None else ""
     limit += f" and at most {most:g}" if most is not None else ""
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -132,7 +137,7 @@ def number(
     too_small = (above is not None and value <= above) or (least is not None and value < least)
     if too_small or (most is not None and value > most):
         raise ValueError(f"expected a number{limit}, found {value!r}")
-    _check_magnitude(value, value, divides=above is not None)
+    _check_magnitude(value, value, divides=divides or above is not None)
     return float(value)
 
 
