@@ -75,9 +75,8 @@ def test_gradients_equal_those_of_one_process(name: str, pool: RankPool) -> None
     assert report.bit_equal
 
 
-@pytest.mark.parametrize("name", ["gpt2", "bert-classifier"])
-def test_gradients_in_single_precision(name: str, pool: RankPool) -> None:
-    report = gradients(library_job(name), splits=[(2, 2, 1) if name != "gpt2" else (3, 3, 1)], dtype="fp32", pool=pool)
+def test_gradients_in_single_precision(pool: RankPool) -> None:
+    report = gradients(library_job("gpt2"), splits=[(3, 3, 1)], schedules=["1f1b"], dtype="fp32", pool=pool)
     assert max(worst(report)) <= 1e-5
 
 
