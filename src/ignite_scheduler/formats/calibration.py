@@ -135,8 +135,8 @@ def _check_order(source: Source, shape: CalibrationShape) -> None:
     if not residual.low <= 1 <= residual.high:
         raise source.error(
             ("residual",),
-            f"expected low ≤ 1 ≤ high, found {residual.low:g} to {residual.high:g}; what steps take longer or shorter on "
-            "the whole belongs to the rates of kinds",
+            f"expected low ≤ 1 ≤ high, found {residual.low:g} to {residual.high:g}; what steps take longer or shorter "
+            "on the whole belongs to the rates of kinds",
         )
     if startup is not None and not startup.low_s <= startup.middle_s <= startup.high_s:
         found = f"{startup.low_s:g}, {startup.middle_s:g}, {startup.high_s:g}"
