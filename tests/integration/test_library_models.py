@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -184,6 +187,19 @@ def _profile(chain: nn.Module, stages: tuple[StageModule, ...], inputs: tuple[Te
 def test_a_wrong_name_or_option_is_one_clear_error(reference: Reference, message: str) -> None:
     with pytest.raises(InputError, match=message):
         zoo.build(reference)
+
+
+def test_a_users_own_function_may_return_one() -> None:
+    """In a fresh process, in which nobody has imported transformers yet."""
+    code = (
+        "import library_models as m; from ignite_scheduler import zoo; from ignite_scheduler.model import Reference\n"
+        "chain = zoo.build(Reference(module='own_library_model:build', args={'layers': 2}), data=m.MODELS['gpt2'][1])\n"
+        "print([name for name, _ in chain.named_children()])"
+    )
+    here = Path(__file__).parent
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=here)
+    assert done.returncode == 0, done.stderr
+    assert "'transformer.h.0', 'transformer.h.1'" in done.stdout
 
 
 def test_an_auto_class_builds_from_its_model_type() -> None:

@@ -253,13 +253,29 @@ def _typed(owner: str, name: str, value: Any, default: Any) -> Any:
     return value
 
 
+def _module(name: str) -> Any:
+    """The module called ``name``; tried again where all that is in the way is a torchvision of another build."""
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        causes: list[BaseException | None] = [error]
+        while causes[-1] is not None:
+            causes.append(causes[-1].__cause__ or causes[-1].__context__)
+        if not any("torchvision::nms" in str(cause) for cause in causes):
+            raise
+    from ignite_scheduler.zoo.libraries import mend_torchvision
+
+    mend_torchvision()
+    return importlib.import_module(name)
+
+
 def _imported(name: str, noun: str) -> Any:
     match = _MODULE_ATTRIBUTE.fullmatch(name)
     if match is None:
         raise InputError(f"a {noun} of your own is written 'pkg.mod:name', found {name!r}")
     module_name, attribute = match.groups()
     try:
-        found: Any = importlib.import_module(module_name)
+        found: Any = _module(module_name)
     except Exception as error:  # importing runs a user's code, which may raise anything
         raise InputError(
             f"{noun} {name!r}: module {module_name!r} cannot be imported ({type(error).__name__}: {error}); "
