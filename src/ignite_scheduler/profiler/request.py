@@ -33,6 +33,18 @@ class Partial:
     own: float
     wall: float
 
+    @property
+    def num_passes(self) -> int:
+        """Passes that are done at every size."""
+        return min(len(passes) for passes in self.layers.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What one of several processes has measured, with what others did before it."""
+
+    partial: Partial
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -40,7 +52,8 @@ class Request:
 
     ``samples`` are the microbatch sizes, ``repeats`` the passes over the chain at each size, ``time_limit`` the
     seconds after which no further pass is begun once :data:`~ignite_scheduler.profiler.passes.LEAST_PASSES` are done,
-    ``partial`` what an interrupted measurement of the same has left.
+    ``partial`` what an interrupted measurement of the same has left. ``passes_only``: another process will go on, so
+    the answer is a :class:`Share`.
     """
 
     model: Reference
@@ -53,6 +66,7 @@ class Request:
     device: str
     seed: int
     partial: Partial | None = None
+    passes_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from ignite_scheduler.engine.chain import DTYPES, StageModule, Tensors
 from ignite_scheduler.errors import IgniteError, InputError
 from ignite_scheduler.profiler import partial, passes, sizes, transients, updates
 from ignite_scheduler.profiler.machine import describe_machine
-from ignite_scheduler.profiler.request import Measured, OtherMeasurementError, Partial, Progress, Request, Sizes
+from ignite_scheduler.profiler.request import Measured, OtherMeasurementError, Partial, Progress, Request, Share, Sizes
 from ignite_scheduler.profiler.steadiness import check_shapes
 from ignite_scheduler.zoo.batches import take
 from ignite_scheduler.zoo.chain import Layers, fingerprint, layers, shapes, tied_layers
@@ -32,7 +32,7 @@ from ignite_scheduler.zoo.check import check
 Tell = Callable[[Progress | Partial], None]
 
 
-def measure(request: Request, tell: Tell) -> Measured:
+def measure(request: Request, tell: Tell) -> Measured | Share:
     """Build, check and measure what the request names, in this process."""
     torch.set_num_threads(1)
     return_freed_memory()  # until bytes have been measured
@@ -47,7 +47,7 @@ def measure(request: Request, tell: Tell) -> Measured:
     check_shapes(bench)
     total = request.repeats + 3
     tell(Progress(done=0, total=total, doing="bytes and FLOPs"))
-    measured_sizes, saved_whole = _sizes(bench), sizes.saved_bytes_whole(bench)
+    measured_sizes, saved_whole = ((), 0.0) if request.passes_only else (_sizes(bench), sizes.saved_bytes_whole(bench))
     keep_freed_memory()  # as the engine's ranks do
     clock = passes.make_clock(device)
     timed = partial.timed(request.partial, bench, clock)
@@ -59,6 +59,8 @@ def measure(request: Request, tell: Tell) -> Measured:
         tell=lambda done, doing: tell(Progress(done=done, total=total, doing=doing)),
         keep=lambda so_far: tell(partial.kept(so_far, structure)),
     )
+    if request.passes_only:
+        return Share(partial=partial.kept(timed, structure))
     tell(Progress(done=request.repeats, total=total, doing="the two parts of the backward"))
     split_repeats = max(passes.LEAST_PASSES, len(next(iter(timed.layers.values()))) // 3)
     parts = {size: passes.backward_parts(bench, size, split_repeats, clock) for size in bench.batches}

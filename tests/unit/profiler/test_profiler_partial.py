@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -11,8 +13,9 @@ from hypothesis import strategies as st
 
 from ignite_scheduler.errors import InputError
 from ignite_scheduler.model import Reference
+from ignite_scheduler.profiler import measurement
 from ignite_scheduler.profiler.partial import PartialFile, partial_path
-from ignite_scheduler.profiler.request import OtherMeasurementError, Partial, Request
+from ignite_scheduler.profiler.request import Measured, OtherMeasurementError, Partial, Request, Share
 
 REQUEST = Request(
     model=Reference(zoo="mlp"),
@@ -74,6 +77,31 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "p").write_text(whole[: len(whole) // 2])
     with pytest.raises(InputError, match=r"is damaged: .*delete it"):
         PartialFile(tmp_path / "p", REQUEST)
+
+
+def test_passes_are_shared_among_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int, bool]] = []
+    done = SimpleNamespace(num_passes=0)
+
+    def run(request: Request, hear: object) -> object:
+        before = 0 if request.partial is None else request.partial.num_passes
+        asked.append((before, request.repeats, request.passes_only))
+        after = SimpleNamespace(num_passes=min(request.repeats, before + 7))
+        return Share(partial=after) if request.passes_only else Mock(spec=Measured)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(measurement, "_in_fresh_process", run)
+    measurement._in_fresh_processes(replace(REQUEST, repeats=20), print)
+    assert asked == [(0, 6, True), (6, 13, True), (13, 20, False)]
+    asked.clear()
+    measurement._in_fresh_processes(replace(REQUEST, repeats=4), print)
+    assert asked == [(0, 4, False)]
+    asked.clear()
+    measurement._in_fresh_processes(replace(REQUEST, repeats=40), print)  # each has time for 7 passes of 13
+    assert asked == [(0, 13, True), (7, 40, False)]
+    asked.clear()
+    done.num_passes = 12
+    measurement._in_fresh_processes(replace(REQUEST, partial=done), print)  # type: ignore[arg-type]
+    assert asked == [(12, 13, True), (13, 20, False)]
 
 
 @pytest.mark.torch
