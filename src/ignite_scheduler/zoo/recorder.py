@@ -36,6 +36,8 @@ from ignite_scheduler.zoo.recording import DataDependentError, Literal, Place, R
 
 _LIBRARY: Final = str(Path(torch.__file__).parent)
 _HERE: Final = str(Path(__file__).parent)
+_PICKS: Final = (torch.ops.aten.index.Tensor, torch.ops.aten.masked_select.default)
+_MASKS: Final = (torch.bool, torch.uint8)
 
 
 @dataclass(slots=True)
@@ -136,6 +138,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         sampled = self._sampled(flat)
         if self._running is None:
             self._refuse(func, sampled, where)
+            self._refuse_unknown_size(func, leaves, flat, where)
         result = func(*args, **kwargs)
         self._add(
             func, flat, form, tree.tree_leaves(result), sampled=sampled, where=where, written=_written(func, args)
@@ -154,6 +157,20 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 f"the forward draws random numbers ({func}) between its blocks at {where}: they would depend on how "
                 "the batch is cut; use nn.Dropout, or draw them in the data set"
             )
+
+    def _refuse_unknown_size(self, func: Any, leaves: Sequence[Any], flat: Sequence[Any], where: str) -> None:
+        """What is sent must have a size that the number of samples tells: so no row is picked by what stands in it."""
+        if torch.Tag.dynamic_output_shape not in func.tags:
+            return
+        picks = func in _PICKS  # by masks; whole numbers pick as many as there are of them
+        for leaf, argument in list(zip(leaves, flat, strict=True))[picks:]:
+            by_values = isinstance(argument, Ref) and self.values[argument.value].from_samples
+            if by_values and not (picks and leaf.dtype not in _MASKS):
+                raise DataDependentError(
+                    f"the values of the samples decide at {where} how many rows there are ({func}): other layers could "
+                    "not know what they will be sent; choose by torch.where, multiply by a mask, or put this into a "
+                    "module of its own within a block"
+                )
 
     def _add(
         self,

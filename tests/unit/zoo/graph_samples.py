@@ -202,6 +202,26 @@ class Looks(Skip):
         return self.last(inputs)
 
 
+class Routes(Skip):
+    """Sends only some rows through a block; which, the samples decide."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = self.first(inputs)
+        rows = (hidden[:, 0] > 0).nonzero().squeeze(-1)  # the line that is told
+        return self.last(hidden.index_add(0, rows, self.middle(hidden[rows])))
+
+
+class Picks(Skip):
+    """As :class:`Routes`, with a mask."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = self.first(inputs)
+        chosen = hidden[:, 0] > 0
+        hidden = hidden.clone()
+        hidden[chosen] = self.middle(hidden[chosen])  # the line that is told
+        return self.last(hidden)
+
+
 class Averages(Skip):
     """Divides by the number of samples."""
 
