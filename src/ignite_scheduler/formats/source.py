@@ -7,11 +7,11 @@ parser of the standard library; only when something is wrong is the text scanned
 
 from __future__ import annotations
 
-import bisect
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,15 +45,18 @@ class Source:
 
     def line(self, place: Place) -> int | None:
         """The line of a value, or of the nearest thing around it that has a line."""
-        lines = self.lines
+        lines = self._all_lines
         if lines is None:
-            if self.json_text is None:
-                return None
-            lines = json_lines(self.json_text)[0]
+            return None
         for end in range(len(place), -1, -1):
             if place[:end] in lines:
                 return lines[place[:end]] + self.first_line - 1
         return None
+
+    @cached_property
+    def _all_lines(self) -> Mapping[Place, int] | None:
+        """Lines of all places, sought once however many problems there are to place."""
+        return json_lines(self.json_text)[0] if self.lines is None and self.json_text is not None else self.lines
 
     def error(self, place: Place, message: str) -> DocumentError:
         """The error to raise about the value at ``place``."""
@@ -113,9 +116,11 @@ def read_text(path: Path) -> str:
     """The text of a file, with the errors of :func:`read_source`."""
     file = str(path)
     try:
-        if path.stat().st_size > MAX_JSON_BYTES:
+        with path.open("rb") as stream:
+            content = stream.read(MAX_JSON_BYTES + 1)  # a device or a pipe does not tell its size
+        if len(content) > MAX_JSON_BYTES:
             raise DocumentError(f"the file is larger than the {MAX_JSON_BYTES // 2**20} MiB that are read", file=file)
-        return path.read_bytes().decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except FileNotFoundError:
         raise NotFoundError(f"no file {file!r}; check the path (it is relative to {str(Path.cwd())!r})") from None
     except IsADirectoryError:
@@ -152,8 +157,8 @@ def parse_json(text: str, file: str | None = None, *, first_line: int = 1) -> An
         ) from None
     except RecursionError:
         raise DocumentError("the document is nested too deeply", file=file) from None
-    except ValueError as error:  # a whole number of thousands of digits
-        raise DocumentError(f"broken JSON: {error}", file=file) from None
+    except ValueError:
+        raise DocumentError("broken JSON: a whole number of thousands of digits", file=file) from None
     half = _HALF.search(text)
     if half is not None and _has_half(data):
         line = text.count("\n", 0, half.start()) + first_line
@@ -186,7 +191,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_TOKEN: Final = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+)')
+_TOKEN: Final = re.compile(r'\s*("(?:[^"\\]++|\\.)*+"|[{}\[\],:]|[^\s{}\[\],:"]+)')
 
 
 def json_lines(text: str) -> tuple[dict[Place, int], tuple[Place, int] | None]:
@@ -196,13 +201,14 @@ def json_lines(text: str) -> tuple[dict[Place, int], tuple[Place, int] | None]:
     -----
     O(characters); called only when an error has to be placed.
     """
-    starts = [match.end() for match in re.finditer(r"\n", text)]
     lines: dict[Place, int] = {(): 1}
     repeated: tuple[Place, int] | None = None
     place: list[str | int] = []  # of the value that comes next
     expects_key: list[bool] = []  # per open bracket; a list never does
+    line, seen = 1, 0
     for match in _TOKEN.finditer(text):
-        token, line = match.group(1), bisect.bisect_right(starts, match.start(1)) + 1
+        token, start = match.group(1), match.start(1)
+        line, seen = line + text.count("\n", seen, start), start
         if token in "{[":
             lines.setdefault(tuple(place), line)
             expects_key.append(token == "{")
@@ -219,7 +225,7 @@ def json_lines(text: str) -> tuple[dict[Place, int], tuple[Place, int] | None]:
         elif token == ":":
             continue
         elif expects_key and expects_key[-1]:
-            place[-1], expects_key[-1] = str(json.loads(token)), False
+            place[-1], expects_key[-1] = token[1:-1] if "\\" not in token else str(json.loads(token)), False
             if tuple(place) in lines and repeated is None:
                 repeated = tuple(place), line
             lines[tuple(place)] = line

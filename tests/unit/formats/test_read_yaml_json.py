@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from ignite_scheduler.errors import DocumentError, NotFoundError
-from ignite_scheduler.formats import load_cluster
+from ignite_scheduler.formats import load_cluster, source
 from ignite_scheduler.formats.source import (
     MAX_YAML_BYTES,
+    Place,
     dotted,
     json_lines,
     parse_json,
@@ -121,6 +122,30 @@ def test_repeated_keys_of_json_have_line_and_field() -> None:
 def test_broken_json_has_its_line() -> None:
     with pytest.raises(DocumentError, match=r"f.json:2: broken JSON"):
         parse_json('{"a": 1,\n b}', "f.json")
+
+
+def test_lines_are_sought_once_for_all_problems(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def counted(text: str) -> tuple[dict[Place, int], tuple[Place, int] | None]:
+        calls.append(text)
+        return json_lines(text)
+
+    monkeypatch.setattr(source, "json_lines", counted)
+    found = source.Source(data=[1, 2], json_text="[1,\n2]")
+    assert [found.error((index,), "wrong").line for index in (0, 1, 1)] == [1, 2, 2]
+    assert len(calls) == 1
+
+
+def test_long_texts_have_lines_too() -> None:
+    long = "x" * 10**6
+    assert json_lines(f'{{"a": "{long}",\n"{long}": 1}}')[0] == {(): 1, ("a",): 1, (long,): 2}
+
+
+def test_what_does_not_tell_its_size_is_not_read_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "MAX_JSON_BYTES", 2**20)
+    with pytest.raises(DocumentError, match="larger than the 1 MiB"):
+        read_source("/dev/zero")
 
 
 def test_half_of_a_character_is_refused() -> None:

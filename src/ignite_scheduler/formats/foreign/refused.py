@@ -66,7 +66,9 @@ def _link_fit(found: Found) -> bool:
 def _prices(found: Found) -> bool:
     rows = _values(found)
     zones = _keys(found)
-    return bool(rows) and all(isinstance(row, dict) and set(row) <= zones for row in rows)
+    if not rows or not all(isinstance(row, dict) and row and set(row) <= zones for row in rows):
+        return False
+    return all(isinstance(price, int | float) for row in rows for price in row.values())
 
 
 def is_routes(found: Found) -> bool:

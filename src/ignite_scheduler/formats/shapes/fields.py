@@ -16,6 +16,8 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from ignite_scheduler import units
 
 AUTO: Final = "auto"
+LONGEST_WORD: Final = 200
+"""Characters of a word that may have been meant to be another; likeness takes the product of both lengths."""
 
 
 def or_list(words: Iterable[object]) -> str:
@@ -26,6 +28,8 @@ def or_list(words: Iterable[object]) -> str:
 
 def nearest(word: object, known: Iterable[str]) -> str | None:
     """The known word that ``word`` was probably meant to be; None where none is near."""
+    if len(str(word)) > LONGEST_WORD:
+        return None
     by_lower = {name.lower(): name for name in known}
     close = difflib.get_close_matches(str(word).lower(), by_lower, n=1, cutoff=0.5)
     return by_lower[close[0]] if close else None
