@@ -15,7 +15,7 @@ from ignite_scheduler.zoo.recording import Recording, Ref, State, Step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """What is made of a value that no trained weight has touched: made anew from ``roots``, or made once and sent."""
+    """What is made of a value that no weight has touched: made anew from ``roots``, or made once and sent."""
 
     roots: frozenset[int]
     sent: bool
@@ -38,7 +38,7 @@ class Flow:
 
     def __init__(self, model: nn.Module, recording: Recording) -> None:
         self._changed = {path for step in recording.steps if step.inside is None for path in step.changes}
-        self._heavy = self._changed | {path for path, p in model.named_parameters() if p.requires_grad}
+        self._heavy = self._changed | {path for path, _ in model.named_parameters()}
         self.values, self.num_inputs, self.output = recording.values, recording.num_inputs, recording.output
         self.steps, bound = self._sorted(recording.steps)
         self._writers: dict[int, list[int]] = defaultdict(list)

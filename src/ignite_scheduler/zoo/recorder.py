@@ -231,8 +231,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             leaves, form = tree.tree_flatten((args, kwargs))
             flat = tuple(map(self.encode, leaves))
             self._add(path, flat, form, [], sampled=self._sampled(flat), where=_users_line())
-            trained = any(parameter.requires_grad for parameter in module.parameters())
-            self._running = _Running(path, len(self.steps) - 1, detailed=not trained)
+            weighty = any(True for _ in module.parameters())  # frozen ones too: dear to run twice
+            self._running = _Running(path, len(self.steps) - 1, detailed=not weighty)
 
         return begin
 

@@ -120,7 +120,7 @@ class Segment(nn.Module):
         step = part.step
         if step.is_call:
             keyed = KeyedFunctions(step.target) if step.draws and self.training else nullcontext()
-            with scope(part.repeat), keyed:
+            with scope(part.repeat), keyed, torch.set_grad_enabled(step.grad and torch.is_grad_enabled()):
                 return getattr(self, self._names[step.target])(*args, **kwargs)
         with torch.set_grad_enabled(step.grad and torch.is_grad_enabled()):
             if isinstance(step.target, torch._ops.OpOverload):

@@ -166,6 +166,20 @@ class _Depth(nn.Linear):
         return read * read.new_empty((len(read), 1)).bernoulli_(0.5) if self.training else read
 
 
+class Fixed(Skip):
+    """Trains its head only: one block's weights are frozen, another runs without a graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first.requires_grad_(False)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = self.first(inputs)
+        with torch.no_grad():
+            middle = self.middle(hidden)
+        return self.last(middle + hidden)
+
+
 class Counting(Skip):
     """Counts its runs between its blocks."""
 

@@ -39,6 +39,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor]]] = {
     "staged": (samples.Staged, numbers),
     "in-place": (samples.InPlace, numbers),
     "stochastic": (samples.Stochastic, numbers),
+    "fixed": (samples.Fixed, numbers),
     "single": (samples.Single, numbers),
 }
 
@@ -74,9 +75,11 @@ def test_layers_compute_what_the_model_does_and_have_its_gradients(name: str, co
     chain.eval()
     expected, found = whole(model, given), chain(given)
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
-    parameters = list(model.parameters())
-    wanted = torch.autograd.grad(expected.square().sum(), parameters)
-    for a, b in zip(wanted, torch.autograd.grad(found.square().sum(), parameters), strict=True):
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    wanted, got = (
+        torch.autograd.grad(output.square().sum(), parameters, materialize_grads=True) for output in (expected, found)
+    )
+    for a, b in zip(wanted, got, strict=True):
         torch.testing.assert_close(b, a, rtol=1e-5, atol=1e-6)
 
 
@@ -125,6 +128,12 @@ def test_a_block_that_runs_again_shares_its_weights_and_draws_anew() -> None:
     with drawing(0, 0, torch.arange(4)):
         first, second = (chain.train()[index](ones) == 0 for index in (0, 1))
     assert not torch.equal(first, second)
+
+
+def test_frozen_weights_are_cut_like_others() -> None:
+    _, chain, _ = built("fixed")
+    assert [name for name, _ in layers(chain)] == ["first", "middle", "last"]
+    assert not chain[1](chain[0](numbers(2)))[0].requires_grad
 
 
 def test_what_cannot_be_shared_by_two_stages_stays_in_one() -> None:
