@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -33,12 +33,26 @@ def take(samples: Samples, indices: Iterable[int]) -> tuple[Values, Tensor]:
 
 def _pair(item: Any, index: int) -> tuple[tuple[Tensor, ...], Tensor]:
     if not isinstance(item, tuple | list) or len(item) != 2:
-        raise InputError(f"item {index} of the data set must be (input, target), found {type(item).__name__}")
+        raise InputError(
+            f"item {index} of the data set must be (input, target), found {_told(item)}; several inputs make a tuple: "
+            "((first, second), target)"
+        )
     parts = item[0] if isinstance(item[0], tuple | list) else (item[0],)
+    for part in parts:
+        if isinstance(part, Mapping):
+            raise InputError(
+                f"an input of item {index} of the data set is {_told(part)}: give inputs by position, as in "
+                "((input_ids, attention_mask), target)"
+            )
     try:
         return tuple(torch.as_tensor(part) for part in parts), torch.as_tensor(item[1])
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"item {index} of the data set is not made of tensors or numbers: {error}") from error
+
+
+def _told(item: Any) -> str:
+    """What it is, in words; of a mapping the keys too."""
+    return f"a mapping of {', '.join(map(str, item))}" if isinstance(item, Mapping) else type(item).__name__
 
 
 def _stacked(tensors: list[Tensor], noun: str) -> Tensor:

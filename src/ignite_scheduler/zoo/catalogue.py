@@ -110,7 +110,7 @@ _SPLIT_ARGS: Final = {"split": "train", "held_out": 0.2, "seed": 0}
 DATASETS: Final[Mapping[str, Entry]] = index(
     Entry(
         name="digits",
-        description="1,797 images of handwritten digits (scikit-learn), scaled up to size x size; 10 classes",
+        description="1,797 images of handwritten digits (scikit-learn), 3 x size x size (channels=1: grey); 10 classes",
         target=f"{HERE}.datasets:digits",
         args={"size": 32, "channels": 3} | _SPLIT_ARGS,
     ),

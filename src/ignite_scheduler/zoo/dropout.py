@@ -103,7 +103,8 @@ def _kept(name: str, shape: torch.Size, p: float, device: torch.device) -> Tenso
     draw = _draws[-1] if _draws else Draw(0, 0, torch.arange(shape[0]))
     if len(draw.samples) != shape[0]:
         raise RuntimeError(
-            f"dropout {name!r} got {shape[0]} rows for {len(draw.samples)} samples: dimension 0 must run over samples"
+            f"dropout {name!r} got {shape[0]} rows for {len(draw.samples)} samples: dimension 0 must run over samples; "
+            "set this dropout to 0, or drop before samples are merged with another dimension"
         )
     return keep_mask(draw, _scopes[-1].label(name) if _scopes else name, shape, p, device)
 

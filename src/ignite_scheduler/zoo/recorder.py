@@ -37,6 +37,7 @@ from ignite_scheduler.zoo.recording import DataDependentError, Literal, Place, R
 _LIBRARY: Final = str(Path(torch.__file__).parent)
 _HERE: Final = str(Path(__file__).parent)
 _PICKS: Final = (torch.ops.aten.index.Tensor, torch.ops.aten.masked_select.default)
+_AUTOCASTS: Final = ("cpu", "cuda")
 _MASKS: Final = (torch.bool, torch.uint8)
 
 
@@ -228,6 +229,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def begin(module: nn.Module, args: Any, kwargs: Any) -> None:
             if self._running is not None:
                 return
+            if any(map(torch.is_autocast_enabled, _AUTOCASTS)):
+                raise InputError(
+                    f"the forward calls {path!r} under autocast at {_users_line()}: it is the job that says in which "
+                    "precision the model computes; leave autocast out, or put this into a module of its own"
+                )
             leaves, form = tree.tree_flatten((args, kwargs))
             flat = tuple(map(self.encode, leaves))
             self._add(path, flat, form, [], sampled=self._sampled(flat), where=_users_line())

@@ -236,6 +236,15 @@ class Picks(Skip):
         return self.last(hidden)
 
 
+class Casts(Skip):
+    """Computes a part in other elements."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            hidden = self.first(inputs)  # the line that is told
+        return self.last(hidden.float())
+
+
 class Averages(Skip):
     """Divides by the number of samples."""
 

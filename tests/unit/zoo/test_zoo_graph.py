@@ -202,6 +202,7 @@ def test_layers_compute_in_the_jobs_elements() -> None:
         (samples.Looks, r"looks at the values of the samples at .*graph_samples\.py:\d+: .*torch\.where"),
         (samples.Routes, r"decide at .*graph_samples\.py:\d+ how many rows there are \(aten\.nonzero.*torch\.where"),
         (samples.Picks, r"decide at .*graph_samples\.py:\d+ how many rows there are \(aten\.index"),
+        (samples.Casts, r"calls 'first' under autocast at .*graph_samples\.py:\d+: .*precision"),
         (samples.Averages, r"with another number of samples the forward uses 3 where it used 2.*graph_samples\.py:\d+"),
         (samples.Squares, r"with another number of samples the forward uses 9 where it used 4"),
         (samples.Chance, r"draws random numbers \(aten\.randn.*graph_samples\.py:\d+.*nn\.Dropout"),

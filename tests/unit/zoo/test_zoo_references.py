@@ -112,6 +112,8 @@ def test_a_stateless_layer_may_stand_twice() -> None:
         ("chain", "rows", "mse", "elements of the output"),
         ("chain", "ragged", "cross_entropy", "differ in shape"),
         ("chain", "triples", "cross_entropy", r"must be \(input, target\)"),
+        ("chain", "mappings", "cross_entropy", "found a mapping of text, label; several inputs make a tuple"),
+        ("chain", "named_inputs", "cross_entropy", "is a mapping of tokens: give inputs by position"),
         ("chain", "words", "cross_entropy", "not made of tensors or numbers"),
     ],
 )

@@ -113,6 +113,14 @@ def words() -> Sequence[tuple[str, int]]:
     return [("a", 0), ("b", 1)]
 
 
+def mappings() -> Sequence[dict[str, int]]:
+    return [{"text": 1, "label": 0}] * 2
+
+
+def named_inputs() -> Sequence[tuple[dict[str, Tensor], int]]:
+    return [({"tokens": torch.zeros(3)}, 0)] * 2
+
+
 def mean_loss(output: Tensor, target: Tensor) -> Tensor:
     return nn.functional.cross_entropy(output, target)
 
