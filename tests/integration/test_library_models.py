@@ -208,3 +208,23 @@ def test_an_auto_class_builds_from_its_model_type() -> None:
     reference = Reference(zoo="huggingface", args={"model": "AutoModelForCausalLM", "config": config})
     chain = zoo.build(reference, seed=0, data=MODELS["gpt2"][1])
     assert [name for name, _ in layers(chain)][1:3] == ["gpt_neox.layers.0", "gpt_neox.final_layer_norm"]
+
+
+_LOADS = """
+from ignite_scheduler import zoo
+from ignite_scheduler.engine.memory import own_bytes
+from ignite_scheduler.model import Reference
+
+small = {"n_layer": 1, "n_embd": 8, "n_head": 1, "vocab_size": 8}
+model = Reference(zoo="huggingface", args={"model": "GPT2LMHeadModel", "config": small})
+zoo.load_code(model)
+idle = own_bytes()
+zoo.build(model, seed=0, data=Reference(zoo="synthetic_tokens", args={"vocabulary": 8}))
+print(own_bytes() - idle)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells what a process holds")
+def test_the_code_of_a_library_is_not_counted_as_memory_of_a_stage() -> None:
+    told = subprocess.run([sys.executable, "-c", _LOADS], capture_output=True, text=True, check=True)
+    assert int(told.stdout) < 20e6  # transformers alone, with the code of the model, takes twice that

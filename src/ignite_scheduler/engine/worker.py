@@ -87,6 +87,7 @@ class Worker:
             self._held = Samples(job.evaluate.data, dtype=self._dtype, device=self._place, owner=job.name)
         self.total = num_steps(job, len(self._data))
 
+        zoo.load_code(job.model)
         self.memory = MemoryMeter(self._place)  # what is here by now is what an idle rank holds
         own = [index for index, at in enumerate(rank_of) if at == rank]
         stages, tied = _build(job, names, own, self._dtype, self._place)

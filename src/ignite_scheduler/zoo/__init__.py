@@ -13,6 +13,7 @@ from ignite_scheduler.zoo.resolve import (
     dataset,
     default_data,
     default_loss,
+    load_code,
     loss,
     outline,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "dataset",
     "default_data",
     "default_loss",
+    "load_code",
     "loss",
     "outline",
 ]

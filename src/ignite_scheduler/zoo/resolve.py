@@ -7,6 +7,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ignite_scheduler.errors import ExternalError, IgniteError, InputError
@@ -128,6 +129,17 @@ def original(reference: Reference) -> Any:
 
         check_room(MODELS[reference.zoo], make)
     return make()
+
+
+def load_code(reference: Reference) -> None:
+    """Import what building the model will import, which is no memory of its layers; what fails, building will tell."""
+    torch = _torch()
+    with suppress(InputError):
+        if reference.module is not None:
+            _imported(reference.module, "model")
+        elif reference.zoo in LIBRARIES:  # they import a model's code when it is first asked for
+            with torch.device("meta"):
+                original(reference)
 
 
 def dataset(reference: Reference) -> Samples:
