@@ -74,4 +74,15 @@ def _parts(report: GradientReport) -> list[Any]:
         "",
         f"Errors are ‖difference‖ ÷ ‖reference‖ against {against}, the loss after five updates.",
         f"Schedules of the same split and microbatches {same}.",
+        *_hints(report),
     ]
+
+
+def _hints(report: GradientReport) -> list[str]:
+    """Where to look, if a pipeline of a single stage is off: then no cut is to blame."""
+    if all(case.passed for case in report.cases if len(case.split) == 1):
+        return []
+    causes = "Does it compute a sample otherwise beside others, as x.mean(0) and x.softmax(0) do?"
+    if report.precision == "fp64":
+        causes += " Or a part in float32 whatever the precision, as some norms do: then try --precision fp32."
+    return ["", f"Off with one stage too: it is the microbatches that the model does not bear, not the split. {causes}"]
