@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import math
 import os
 import platform
 import sys
@@ -67,6 +68,10 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--arena", type=Path, help="directory with plan_profiles")
     parser.add_argument("--write", type=Path, nargs="?", const=RESULTS, help="also write the tables to this file")
     chosen = parser.parse_args(words)
+    if not 0 < chosen.node_bandwidth < math.inf:
+        parser.error(f"--node-bandwidth: expected GB/s above 0, found {chosen.node_bandwidth}")
+    if chosen.write is not None and not chosen.write.parent.is_dir():
+        parser.error(f"--write: there is no folder {chosen.write.parent}")
     single = SHARED / "traces" / "vtrain" / "ground_truth_single.csv"
     if not (chosen.sailor or chosen.plans or chosen.vtrain or chosen.arena):
         chosen.sailor, chosen.vtrain, chosen.arena = (

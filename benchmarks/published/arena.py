@@ -29,6 +29,8 @@ from ignite_scheduler.errors import InputError
 from ignite_scheduler.pipeline import Durations, Edge, make_schedule, timeline
 
 MICROBATCHES = 16
+MOST = 100_000  # samples, or devices on one side of a plan
+LARGEST = 1e9  # seconds that no iteration takes
 
 # (FLOP/s in 16 bits with matrix units, FLOP/s in 32 bits without, bytes/s of memory) by the data sheets
 SHEETS = {
@@ -84,10 +86,14 @@ def read_rows(path: Path) -> list[Row]:
                 communication=(float(line["intra_stage_comm_s"]), float(line["inter_stage_comm_s"])),
                 iteration=float(line["iteration_s"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"{path}:{number}: expected a plan with its parts ({error!r})") from None
-        if math.isfinite(row.iteration):  # those that do not fit are listed as inf
-            rows.append(row)
+        if row.iteration == math.inf:  # those that do not fit are listed so
+            continue
+        parts = (row.compute, *row.communication)
+        if not (row.compute > 0 and 0 < row.iteration < LARGEST and all(0 <= part < LARGEST for part in parts)):
+            raise InputError(f"{path}:{number}: expected seconds of at least 0 and an iteration that takes some")
+        rows.append(row)
     return rows
 
 
@@ -112,12 +118,12 @@ def read_measured(path: Path) -> list[Row]:
                 communication=(math.nan, math.nan),
                 iteration=float(line[time]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(
                 f"{path}:{number}: expected model, params, global_batch, pp, dp, tp and one time, a column that ends "
                 f"in _s ({error!r})"
             ) from None
-        if math.isfinite(row.iteration) and row.iteration > 0:
+        if 1 / LARGEST < row.iteration < LARGEST:
             rows.append(row)
     return rows
 
@@ -128,9 +134,13 @@ def _lines(path: Path) -> Iterable[tuple[int, dict[str, str]]]:
             yield from enumerate(csv.DictReader(file), 2)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path}: expected a table of text ({error})") from None
 
 
 def _work(line: dict[str, str]) -> Work:
+    if not all(1 <= int(line[name]) <= MOST for name in ("global_batch", "pp", "dp", "tp") if name in line):
+        raise ValueError(f"batch and degrees of 1 to {MOST}")
     return Work(
         model=line["model"], params=line["params"], batch=int(line["global_batch"]), gpu=line["gpu_type"].lower()
     )

@@ -16,7 +16,10 @@ def read(folder: Path) -> tuple[Book, list[Row]]:
     if not profiles:
         raise InputError(f"{folder}: expected plan_profiles/*.csv, found none")
     measured = [row for path in sorted(folder.glob("ground_truth*.csv")) for row in read_measured(path)]
-    return Book([row for path in profiles for row in read_rows(path)]), measured
+    rows = [row for path in profiles for row in read_rows(path)]
+    if not rows:
+        raise InputError(f"{folder}: expected feasible plans in plan_profiles/*.csv, found none")
+    return Book(rows), measured
 
 
 def one_stage_errors(book: Book) -> list[tuple[Row, float]]:

@@ -17,11 +17,21 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from ignite_scheduler.cost import BandwidthCurve, LayerSeconds, layer_seconds
 from ignite_scheduler.errors import InputError
+from ignite_scheduler.formats.foreign import shapes
+from ignite_scheduler.formats.shapes.check import checked
+from ignite_scheduler.formats.source import read_source
 from ignite_scheduler.model import Device, Layer, LayerInput, LayerTimes, Profile
 
 MEGABYTE = 1e6
+MOST_MICROBATCHES = 100_000
+LARGEST = 1e30  # no figure that was measured is larger
+
+_TIMES: TypeAdapter[Any] = TypeAdapter(shapes.Sailor)
+_SIZES: TypeAdapter[Any] = TypeAdapter(shapes.SailorMemory)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +82,10 @@ def read_plan(path: Path) -> Measured:
     """
     document = read_json(path)
     try:
-        (pipeline,) = document["pipeline_list"]
+        pipelines = document["pipeline_list"]
+        if len(pipelines) != 1:
+            raise ValueError(f"found {len(pipelines)}; unlike pipelines side by side are not predicted")
+        (pipeline,) = pipelines
         layers = [tuple(int(layer) for layer in stage) for stage in pipeline["layers_per_stage"]]
         groups = [tuple(_replica(group) for group in stage) for stage in pipeline["tmp_per_stage"]]
         plan = Measured(
@@ -85,12 +98,21 @@ def read_plan(path: Path) -> Measured:
             reduction=_measured(document, "red_grads"),
             peak=_measured(document, "max_mem"),
         )
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise InputError(
             f"{path}: expected one pipeline with layers_per_stage, tmp_per_stage, mbs and gbs ({error!r})"
         ) from None
     if plan.micro < 1 or plan.batch < 1 or not all(layers and replicas for layers, replicas in plan.stages):
         raise InputError(f"{path}: expected mbs and gbs of 1 or more, and layers and replicas in each stage")
+    if plan.batch > MOST_MICROBATCHES * plan.micro:
+        raise InputError(
+            f"{path}: expected at most {MOST_MICROBATCHES} microbatches, found {plan.batch / plan.micro:g}"
+        )
+    listed = [layer for layers, _ in plan.stages for layer in layers]
+    if listed != list(range(len(listed))):
+        raise InputError(f"{path}: expected each layer once, from 0 on in the order of the stages")
+    if plan.step == 0:
+        raise InputError(f"{path}: expected 'real' above 0, found 0")
     return plan
 
 
@@ -105,7 +127,19 @@ def _replica(group: Any) -> Replica:
 
 def _measured(document: Mapping[str, Any], key: str) -> float | None:
     value = document.get(key)
-    return None if value is None else float(value)
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or not 0 <= value < LARGEST or 0 < value < 1 / LARGEST:
+        raise ValueError(f"{key}: expected a figure of at least 0, found {value!r}")
+    return float(value)
+
+
+def read_checked(path: Path, shape: TypeAdapter[Any]) -> dict[str, Any]:
+    """A file of times or sizes as it stands; InputError where it is not of that shape."""
+    source = read_source(path)
+    checked(shape.validate_python, source)
+    found: dict[str, Any] = source.data
+    return found
 
 
 class Sailor:
@@ -117,6 +151,8 @@ class Sailor:
     def __init__(self, root: Path, model: str | None = None) -> None:
         self.root, self.model = root, model
         self._profiles: dict[tuple[str, int], Profile] = {}
+        self._read_sizes: dict[str, dict[str, Any]] = {}
+        self._documents: dict[tuple[str, str, int], dict[str, Mapping[str, Any]]] = {}
 
     def plans(self) -> list[Path]:
         """Files of measured plans, in order of their names."""
@@ -127,12 +163,15 @@ class Sailor:
         """Model → GPU → its file of times."""
         folders = sorted(path for path in (self.root / "compute").glob("*") if path.is_dir())
         return {
-            folder.name: {path.stem: read_json(path) for path in sorted(folder.glob("*.json"))} for folder in folders
+            folder.name: {path.stem: read_checked(path, _TIMES) for path in sorted(folder.glob("*.json"))}
+            for folder in folders
         }
 
     def model_of(self, plan: Measured) -> str:
         """The model that a plan trains: the one given, that of its folder (``CLUSTER-MODEL``), or the only one of so
         many layers."""
+        if self.model is not None and self.model not in self.models:
+            raise InputError(f"no model {self.model!r}; there are {', '.join(self.models) or 'none'}")
         named = [model for model in self.models if self.model == model or plan.cluster.endswith(f"-{model}")]
         fitting = [model for model in named or self.models if self.num_layers(model) == plan.num_layers]
         if len(fitting) != 1:
@@ -142,7 +181,13 @@ class Sailor:
 
     def num_layers(self, model: str) -> int:
         """Layers of a model, the embedding and the head included."""
-        return len(next(iter(read_json(self.root / "memory" / f"{model}.json").values())))
+        return len(next(iter(self._sizes(model).values()), ()))
+
+    def _sizes(self, model: str) -> dict[str, Any]:
+        """Degree → layer → sizes; a file is read and checked once."""
+        if model not in self._read_sizes:
+            self._read_sizes[model] = read_checked(self.root / "memory" / f"{model}.json", _SIZES)
+        return self._read_sizes[model]
 
     def profile(self, model: str, degree: int) -> Profile:
         """The model as one member of a tensor-parallel group of that degree holds it; kinds are names of GPUs."""
@@ -153,9 +198,11 @@ class Sailor:
 
     def _read_profile(self, model: str, degree: int) -> Profile:
         path = self.root / "memory" / f"{model}.json"
-        sizes = read_json(path).get(str(degree))
+        sizes = self._sizes(model).get(str(degree))
         if sizes is None:
             raise InputError(f"{path}: there are no sizes for tensor-parallel degree {degree}")
+        if missing := [index for index in range(len(sizes)) if str(index) not in sizes]:
+            raise InputError(f"{path}: there are no sizes of layer {missing[0]} for tensor-parallel degree {degree}")
         layers = []
         for index in range(len(sizes)):
             size = sizes[str(index)]
@@ -181,7 +228,8 @@ class Sailor:
         """
         found: dict[int, LayerTimes] = {}
         forward = backward = math.inf
-        for samples in sorted((int(size) for size in document if str(degree) in document[size]), reverse=True):
+        measured_sizes = [int(size) for size in document if str(index) in document[size].get(str(degree), {})]
+        for samples in sorted(measured_sizes, reverse=True):
             measured = document[str(samples)][str(degree)][str(index)]
             forward, backward = min(forward, measured[0]), min(backward, measured[1])
             found[samples] = LayerTimes(forward=forward, backward=backward)
@@ -203,6 +251,12 @@ class Sailor:
         InputError
             The GPU, or groups of that many of it, were not measured; says what was.
         """
+        key = (model, replica.gpu, replica.degree)
+        if key not in self._documents:
+            self._documents[key] = self._read_document(model, replica)
+        return self._documents[key]
+
+    def _read_document(self, model: str, replica: Replica) -> dict[str, Mapping[str, Any]]:
         known = self.models[model]
         if replica.gpu not in known:
             raise InputError(f"no times of {model} on {replica.gpu}; there are files for {', '.join(known)}")
@@ -210,6 +264,12 @@ class Sailor:
         found = {size: of_degree[degree] for size, of_degree in known[replica.gpu].items() if degree in of_degree}
         if not found:
             raise InputError(f"no times of {model} on {replica.gpu} with tensor-parallel degree {degree}")
+        for size, times in found.items():
+            if missing := [layer for layer in range(self.num_layers(model)) if str(layer) not in times]:
+                raise InputError(
+                    f"no times of layer {missing[0]} of {model} on {replica.gpu} with tensor-parallel degree {degree} "
+                    f"for {size} samples"
+                )
         return found
 
     def raw(self, model: str, replica: Replica, layers: Sequence[int]) -> dict[int, float]:
@@ -259,6 +319,8 @@ class Sailor:
                 return _curve(document[a.zone][a.gpu][str(a.degree)][b.zone][b.gpu][str(b.degree)])
             except KeyError:
                 continue
+            except (TypeError, ValueError, OverflowError) as error:
+                raise InputError(f"a link of {a.gpu} in {a.zone} to {b.gpu} in {b.zone} is no fit ({error})") from None
         return None
 
     def inside(self, replica: Replica) -> BandwidthCurve:
@@ -267,6 +329,8 @@ class Sailor:
             return _curve(self._inside[replica.gpu][str(replica.degree)])
         except KeyError:
             raise InputError(f"no link model within a node of {replica.degree} {replica.gpu}") from None
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InputError(f"the link within a node of {replica.degree} {replica.gpu} is no fit ({error})") from None
 
 
 def _curve(entry: Any) -> BandwidthCurve:

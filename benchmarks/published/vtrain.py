@@ -108,6 +108,9 @@ _COLUMNS = {
 }
 
 
+LARGEST = 1e9  # neither a count nor a step's seconds are larger
+
+
 def read_points(path: Path) -> list[Point]:
     """The points of a table whose head names its columns; columns that we do not know are left alone.
 
@@ -121,6 +124,8 @@ def read_points(path: Path) -> list[Point]:
             head, *lines = list(csv.reader(file)) or [[]]
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
+    except (ValueError, csv.Error) as error:
+        raise InputError(f"{path}: expected a table of text ({error})") from None
     names = [name.strip().lower() for name in head]
     where = {}
     for field, name in _COLUMNS.items():
@@ -137,8 +142,12 @@ def _point(path: Path, number: int, line: Sequence[str], where: dict[str, int], 
         values = {field: float(line[index]) for field, index in where.items()}
         seconds = values.pop("seconds") * unit
         counts = {field: int(value) for field, value in values.items()}
-    except (ValueError, IndexError) as error:
+    except (ValueError, IndexError, OverflowError) as error:
         raise InputError(f"{path}:{number}: expected numbers ({error})") from None
+    if any(value != counts[field] for field, value in values.items()) or not 1 / LARGEST < seconds < LARGEST > max(
+        values.values()
+    ):
+        raise InputError(f"{path}:{number}: expected whole numbers and a finite positive time, found {line}")
     point = Point(**counts, seconds=seconds)
     degrees = point.tensor * point.data * point.pipeline
     if min(counts.values()) < 1 or not seconds > 0:

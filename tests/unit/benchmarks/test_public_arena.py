@@ -95,3 +95,16 @@ def test_a_malformed_table_is_refused_with_its_line(tmp_path, reader):
         reader(file)
     with pytest.raises(InputError, match=r"plan_profiles/\*\.csv, found none"):
         read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("pp", "iteration", "message"),
+    [("0", "1", "batch and degrees"), ("1", "-1", "an iteration that takes some"), ("1", "nan", "takes some")],
+)
+def test_figures_that_cannot_be_are_refused_with_their_line(tmp_path, pp, iteration, message):
+    file = tmp_path / "rows.csv"
+    head = "model,params,global_batch,gpu_type,nodes,gpus_per_node,pp,dp,tp"
+    parts = "compute_s,intra_stage_comm_s,inter_stage_comm_s,iteration_s"
+    file.write_text(f"{head},{parts}\nbert,1B,8,a40,1,1,{pp},1,1,1,0,0,{iteration}\n")
+    with pytest.raises(InputError, match=rf"rows\.csv:2: .*{message}"):
+        read_rows(file)

@@ -151,6 +151,37 @@ def test_a_pair_of_kinds_that_was_not_measured_is_as_slow_as_the_slower_one(root
         data.link(x, replace(x, zone="elsewhere"))
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"real": 0}, "'real' above 0"),
+        ({"red_grads": -1}, "red_grads: expected a figure of at least 0"),
+        ({"gbs": 10**18}, "at most 100000 microbatches"),
+        ({"gbs": float("inf")}, "expected one pipeline"),
+        ({"pipeline_list": [{}, {}]}, "found 2; unlike pipelines"),
+    ],
+)
+def test_figures_that_cannot_be_are_refused(root, change, message):
+    document = json.loads(plan(root, "odd", [([0, 1, 2, 3], "X")], 4).read_text()) | change
+    with pytest.raises(InputError, match=message):
+        read_plan(write(root / "measured" / "lab-TOY" / "plan_config_odd.json", document))
+
+
+def test_layers_in_another_order_and_an_unknown_model_are_refused(root):
+    with pytest.raises(InputError, match="each layer once"):
+        read_plan(plan(root, "odd", [([0, 1, 3, 2], "X")], 4))
+    with pytest.raises(InputError, match="no model 'NOPE'; there are TOY"):
+        Sailor(root, "NOPE").model_of(read_plan(plan(root, "even", [([0, 1, 2, 3], "X")], 4)))
+
+
+def test_a_layer_without_times_is_named(root):
+    times = layer_times(1.0)
+    del times["2"]["1"]["3"]
+    write(root / "compute" / "TOY" / "X.json", times)
+    with pytest.raises(InputError, match="no times of layer 3 of TOY on X with tensor-parallel degree 1 for 2 samples"):
+        Sailor(root).update("TOY", Replica(gpu="X", zone="z", degree=1), 0)
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '{"pipeline_list": []}', '{"mbs": 1, "gbs": 1, "pipeline_list": [{}]}'])
 def test_a_malformed_plan_is_refused_with_its_file(root, text):
     file = write(root / "measured" / "lab-TOY" / "broken.json", text)

@@ -107,6 +107,9 @@ def test_a_table_is_read_by_the_names_of_its_columns(tmp_path):
         (f"{HEAD}\n2,8,2,1024,16,12,1024,1,1,x,5\n", "points.csv:2: expected numbers"),
         (f"{HEAD}\n2,8,2,1024,16,12,1024,1,1,2,0\n", "points.csv:2: .*positive time"),
         (f"{HEAD}\n8,8,2,1024,16,12,1024,1,1,2,5\n", "points.csv:2: 8 GPUs.*do not fit degrees 1·1·2"),
+        (f"{HEAD}\n2.5,8,2,1024,16,12,1024,1,1,2,5\n", "points.csv:2: expected whole numbers"),
+        (f"{HEAD}\n2,8,2,1e30,16,12,1024,1,1,2,5\n", "points.csv:2: expected whole numbers"),
+        (f"{HEAD}\n2,inf,2,1024,16,12,1024,1,1,2,5\n", "points.csv:2: expected numbers"),
         ("", "expected one column"),
     ],
 )
