@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ignite_scheduler.cli import exits
-from ignite_scheduler.cli.arguments import FILE, Kind
+from ignite_scheduler.cli.arguments import FILE, Duration, Kind
 from ignite_scheduler.cli.output import console, emit, is_document, output_option, seconds, show, table
 
 if TYPE_CHECKING:
@@ -68,9 +68,9 @@ class Devices(click.ParamType[tuple[str, ...]]):
 @click.command(epilog=EPILOG)
 @click.argument("source", metavar="JOB|MODEL")
 @click.option("--args", "pairs", multiple=True, metavar="KEY=VALUE", help="An argument of the model. May be repeated.")
-@click.option("--samples", type=Sizes(), metavar="N,N,…", help="Sizes of microbatch to measure.")
-@click.option("--repeats", type=click.IntRange(min=1), help="Passes at each size.")
-@click.option("--time-limit", type=click.FloatRange(min=0), metavar="SECONDS", help="No more passes after this time.")
+@click.option("--samples", type=Sizes(), metavar="N,N,…", help="Sizes of microbatch [default: 1,2,4,…,32].")
+@click.option("--repeats", type=click.IntRange(min=1), help="Passes at each size [default: 20].")
+@click.option("--time-limit", type=Duration(), help="No more passes after this time, such as 2min [default: 40s].")
 @click.option(
     "--devices",
     "--device",

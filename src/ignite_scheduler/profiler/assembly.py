@@ -173,8 +173,9 @@ def _provenance(measured: Measured, request: Request, date: str) -> dict[str, An
 
 def _warnings(measured: Measured) -> list[str]:
     if measured.wall_over_cpu < _BUSY:
-        return []
+        return [*measured.warnings]
     return [
+        *measured.warnings,
         f"others used the machine while it was measured (wall time was {measured.wall_over_cpu:.2g} times CPU time): "
         "times may be too high; measure again when it is quiet"
     ]

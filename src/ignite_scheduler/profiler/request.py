@@ -126,6 +126,8 @@ class Measured:
         Layer → optimizer → seconds of an update.
     saved_bytes_whole
         Bytes for one sample that autograd keeps for the whole chain, parameters excluded: checks the sum of layers.
+    warnings
+        What should be known of the model, in sentences.
     """
 
     layers: tuple[str, ...]
@@ -141,3 +143,4 @@ class Measured:
     fingerprint: str
     sample_shape: str
     machine: Mapping[str, Any]
+    warnings: tuple[str, ...] = ()

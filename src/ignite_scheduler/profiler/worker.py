@@ -37,7 +37,7 @@ def measure(request: Request, tell: Tell) -> Measured | Share:
     torch.set_num_threads(1)
     return_freed_memory()  # until bytes have been measured
     device = _device(request.device)
-    check(request.model, request.data, request.loss)
+    warnings = check(request.model, request.data, request.loss)
     dtype = DTYPES[request.precision]
     chain = zoo.build(request.model, seed=request.seed, data=request.data, dtype=dtype).to(device=device, dtype=dtype)
     structure = fingerprint(chain)
@@ -80,6 +80,7 @@ def measure(request: Request, tell: Tell) -> Measured | Share:
         fingerprint=structure,
         sample_shape=shapes(tuple(t[:1] for t in bench.batches[max(bench.batches)][0])),
         machine=describe_machine() | _torch_facts(device),
+        warnings=warnings,
     )
 
 
@@ -99,9 +100,9 @@ def _device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise InputError(f"unknown device {name!r}: expected cpu, cuda or cuda:N") from error
+        raise InputError(f"unknown device {name!r}: expected cpu, cuda, cuda:N or meta") from error
     if device.type not in {"cpu", "cuda"}:
-        raise InputError(f"cannot measure on {name!r}: expected cpu, cuda or cuda:N")
+        raise InputError(f"cannot measure on {name!r}: expected cpu, cuda, cuda:N or meta")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise InputError(f"no device {name!r} here: PyTorch sees {torch.cuda.device_count()} CUDA devices")
     return device

@@ -20,10 +20,14 @@ _NUM_SAMPLES: Final = 2
 """Enough to tell a sum over samples from a mean."""
 _TOLERANCE: Final = 1e-4
 """Relative difference that float32 rounding may make between two orders of adding up."""
+_MIXED: Final = (
+    "a sample's output depends on the other samples of its microbatch (batch normalisation, a mean over dimension 0?): "
+    "training depends on the size of the microbatches, and is not that of one process on the whole batch"
+)
 
 
-def check(model: Reference, data: Reference, loss_name: str) -> None:
-    """Run two samples through model and loss, forward and backward.
+def check(model: Reference, data: Reference, loss_name: str) -> tuple[str, ...]:
+    """Run two samples through model and loss, forward and backward; what should be known, in sentences.
 
     Raises
     ------
@@ -48,6 +52,20 @@ def check(model: Reference, data: Reference, loss_name: str) -> None:
             f"loss {loss_name!r} must return the sum of the samples' losses: {_NUM_SAMPLES} samples together give "
             f"{float(total.detach()):.6g}, one by one they add up to {parts:.6g} (does it take the mean?)"
         )
+    return (_MIXED,) if _mixes_samples(chain, inputs, describe(model)) else ()
+
+
+def _mixes_samples(chain: nn.Sequential, inputs: Values, source: str) -> bool:
+    """Whether the first sample's output is another beside another sample, in training."""
+    parts = (inputs,) if isinstance(inputs, Tensor) else inputs
+    twice = tuple(part[[0, 0]] for part in parts)
+    outputs = []
+    with torch.no_grad():
+        for values in (inputs, twice[0] if isinstance(inputs, Tensor) else twice):
+            with torch.random.fork_rng(devices=[]), drawing(seed=0, step=0, samples=torch.arange(_NUM_SAMPLES)):
+                torch.manual_seed(0)
+                outputs.append(_run(source, chain, values)[0].float())
+    return not torch.allclose(*outputs, rtol=_TOLERANCE, atol=_TOLERANCE)
 
 
 def _run(source: str, chain: nn.Sequential, inputs: Values) -> Tensor:

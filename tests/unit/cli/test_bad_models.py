@@ -96,7 +96,7 @@ def call(*arguments: str) -> Result:
 
 
 def measure(out: str = "p.json") -> Result:
-    return call("profile", "job.json", "--samples", "2,4", "--repeats", "1", "--time-limit", "0", "--out", out)
+    return call("profile", "job.json", "--samples", "2,4", "--repeats", "1", "--time-limit", "0s", "--out", out)
 
 
 def refused(result: Result, *told: str, code: int = 2) -> None:

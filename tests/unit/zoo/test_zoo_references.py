@@ -122,6 +122,14 @@ def test_what_does_not_fit_together_is_told(model: str, data: str, loss: str, me
         check(Reference(module=f"zoo_samples:{model}"), Reference(module=f"zoo_samples:{data}"), loss)
 
 
+@pytest.mark.parametrize(
+    ("model", "mixes"), [("chain", False), ("InOrder", False), ("with_batch_norm", True), ("centred", True)]
+)
+def test_a_model_whose_samples_depend_on_each_other_is_told(model: str, mixes: bool) -> None:
+    warnings = check(Reference(module=f"zoo_samples:{model}"), ROWS, "cross_entropy")
+    assert ["depends on the other samples" in warning for warning in warnings] == [True] * mixes
+
+
 def test_a_failing_layer_is_named_with_the_shape_of_its_input() -> None:
     with pytest.raises(InputError, match=r"layer 'linear0' with an input of \(2, 3\) float32 fails"):
         check(Reference(zoo="mlp", args={"features": 4}), ROWS, "cross_entropy")

@@ -97,6 +97,21 @@ def mixing() -> nn.Sequential:
     return nn.Sequential(nn.Linear(3, 2), nn.Flatten(0))
 
 
+def with_batch_norm() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+
+
+class Centred(nn.Module):
+    """Takes the mean over the samples away: what each gives depends on the others."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return inputs - inputs.mean(0)
+
+
+def centred() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(3, 4), Centred(), nn.Linear(4, 2))
+
+
 def rows(length: int = 4) -> Sequence[tuple[Tensor, int]]:
     return [(torch.arange(3.0) + i, i % 2) for i in range(length)]
 

@@ -18,7 +18,9 @@ from ignite_scheduler.formats.shapes.fields import (
     Shape,
     Text,
     number,
+    word,
 )
+from ignite_scheduler.pipeline import SCHEDULES
 
 
 def _share(value: object, *, above_zero: bool) -> float:
@@ -163,7 +165,7 @@ class ObservationShape(Shape):
     schema_: Literal["ignite/observation/v1"] = Field(alias="schema")
     job: Text
     model: Text
-    schedule: Text
+    schedule: Annotated[str, word(*SCHEDULES, noun="schedule")]
     microbatches: Annotated[list[CountFromOne], Field(min_length=1)]
     stages: Annotated[list[StageObservationShape], Field(min_length=1)]
     edges: list[EdgeObservationShape] = Field(default_factory=list)
