@@ -177,7 +177,7 @@ def _warnings(measured: Measured) -> list[str]:
     return [
         *measured.warnings,
         f"others used the machine while it was measured (wall time was {measured.wall_over_cpu:.2g} times CPU time): "
-        "times may be too high; measure again when it is quiet"
+        "times may be too high; measure again when it is quiet",
     ]
 
 

@@ -65,7 +65,8 @@ def _mixes_samples(chain: nn.Sequential, inputs: Values, source: str) -> bool:
             with torch.random.fork_rng(devices=[]), drawing(seed=0, step=0, samples=torch.arange(_NUM_SAMPLES)):
                 torch.manual_seed(0)
                 outputs.append(_run(source, chain, values)[0].float())
-    return not torch.allclose(*outputs, rtol=_TOLERANCE, atol=_TOLERANCE)
+    beside_another, beside_itself = outputs
+    return not torch.allclose(beside_another, beside_itself, rtol=_TOLERANCE, atol=_TOLERANCE)
 
 
 def _run(source: str, chain: nn.Sequential, inputs: Values) -> Tensor:
