@@ -396,7 +396,7 @@ def observations(draw: st.DrawFn) -> Observation:
     return Observation(
         job=draw(texts),
         model=draw(texts),
-        schedule=draw(texts),
+        schedule=draw(st.sampled_from(["gpipe", "1f1b"])),
         microbatches=microbatches,
         stages=tuple(stages),
         edges=tuple(edges),

@@ -78,6 +78,11 @@ def save(folder: Path, rule: Rule, *, step: int, keep: int, facts: dict[str, Any
     return final
 
 
+def num_bytes(saved: Path) -> int:
+    """Bytes of the files of the checkpoint ``saved``."""
+    return sum(path.stat().st_size for path in saved.rglob("*") if path.is_file())
+
+
 def _state(rule: Rule) -> dict[str, Any]:
     if not rule.state.state_dict():
         return {"model": {}}  # layers without tensors, such as a pooling; torch refuses to be asked about them

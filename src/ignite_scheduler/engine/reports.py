@@ -36,11 +36,12 @@ class Progressed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """A whole checkpoint after ``done`` steps stands in ``directory``; it took ``seconds``."""
+    """A whole checkpoint of ``num_bytes`` after ``done`` steps stands in ``directory``; it took ``seconds``."""
 
     done: int
     directory: str
     seconds: float
+    num_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -199,7 +199,10 @@ class Trainer:
         folder, keep = self._spec.directory / FOLDER, self._spec.job.checkpoint.keep
         saved = checkpoint.save(folder, self._worker.rule, step=self._done, keep=keep, facts=facts)
         self._saved = self._done
-        self._tell(Saved(done=self._done, directory=str(saved), seconds=time.monotonic() - began))
+        seconds = time.monotonic() - began
+        if self._rank == 0:  # for others it may still be under its first name
+            num_bytes = checkpoint.num_bytes(saved)
+            self._tell(Saved(done=self._done, directory=str(saved), seconds=seconds, num_bytes=num_bytes))
         self._write_measurements()
 
     def _write_measurements(self) -> None:

@@ -292,9 +292,8 @@ class _Attempt:
 
     def _note_save(self, saved: Saved) -> None:
         """Write down what the checkpoint took: runs teach how long saving lasts."""
-        with suppress(OSError):  # a newer checkpoint may have taken its place already
-            num_bytes = sum(path.stat().st_size for path in Path(saved.directory).rglob("*") if path.is_file())
-            line = {"step": saved.done, "bytes": num_bytes, "save_s": saved.seconds}
+        with suppress(OSError):
+            line = {"step": saved.done, "bytes": saved.num_bytes, "save_s": saved.seconds}
             with (self._directory / SAVES_FILE).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
 
