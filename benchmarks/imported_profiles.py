@@ -11,7 +11,6 @@ Usage: ``python benchmarks/imported_profiles.py [--write]``. Profiles are looked
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -22,8 +21,8 @@ from ignite_scheduler.formats import parse_cluster, parse_job
 from ignite_scheduler.formats.foreign import Imported, import_profile
 from ignite_scheduler.model import Infeasible, Profile
 from ignite_scheduler.planner import Problem, plan
+from tables import CHECKOUT, PROFILES, stamp
 
-CHECKOUT = Path(__file__).resolve().parent.parent
 RESULT = CHECKOUT / "benchmarks" / "results" / "imported_profiles.md"
 MICROBATCHES = 8
 CLUSTER = {
@@ -78,13 +77,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    shared = Path(os.environ.get("IGNITE_SHARED", CHECKOUT.parent / "shared")) / "data" / "profiles"
-    if not shared.is_dir():
-        print(f"skipped: no profiles at {shared}; set IGNITE_SHARED")
+    if not PROFILES.is_dir():
+        print(f"skipped: no profiles at {PROFILES}; set IGNITE_SHARED")
         return 0
     planned, refused = [], []
-    for path in files(shared):
-        name = str(path.relative_to(shared))
+    for path in files(PROFILES):
+        name = str(path.relative_to(PROFILES))
         before = time.process_time()
         try:
             found = import_profile(path)
@@ -98,6 +96,8 @@ def main() -> int:
         "",
         *(__doc__ or "").split("\n\n")[1].splitlines(),
         "CPU seconds; the first plan also loads the compiled search.",
+        "",
+        stamp(),
         "",
         "| file | layers | kinds | import s | plan s | layers a stage | step ms | gap |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",

@@ -10,9 +10,7 @@ need less than 200 MB are shown but not judged. Takes five minutes and 3 GB; oth
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
-import platform
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -37,6 +35,7 @@ from ignite_scheduler.model import (
     Profile,
     Reference,
 )
+from tables import stamp, table
 
 LEAST: Final = 200e6
 """Bytes from which a stage is judged."""
@@ -181,22 +180,28 @@ def run(job: Job, profile: Profile, directory: Path) -> list[Row]:
     ]
 
 
-def table(rows: Sequence[Row]) -> str:
+def comparison(rows: Sequence[Row]) -> str:
     """The comparison as Markdown."""
-    lines = ["| job | plan | stage | planned MB | measured MB | planned ÷ measured |", f"|{'---|' * 6}"]
-    for row in rows:
-        note = "" if row.measured >= LEAST else " (not judged)"
-        figures = f"{row.planned / 1e6:.1f} | {row.measured / 1e6:.1f} | {row.error:+.1%}{note}"
-        lines.append(f"| {row.job} | {row.plan} | {row.stage} | {figures} |")
+    lines = [
+        [
+            row.job,
+            row.plan,
+            f"{row.stage}",
+            f"{row.planned / 1e6:.1f}",
+            f"{row.measured / 1e6:.1f}",
+            f"{row.error:+.1%}{'' if row.measured >= LEAST else ' (not judged)'}",
+        ]
+        for row in rows
+    ]
     errors = [row.error for row in rows if row.measured >= LEAST]
-    lines += [
+    found = [
+        table(["job", "plan", "stage", "planned MB", "measured MB", "planned ÷ measured"], lines),
         "",
         f"{len(errors)} stages of at least {LEAST / 1e6:.0f} MB: worst over {max(errors):+.1%}, worst under "
         f"{min(errors):+.1%}, {sum(abs(error) <= 0.08 for error in errors)} within 8 %.",
-        f"{datetime.date.today()}, `python benchmarks/memory.py`, {platform.machine()}, {platform.system()} "
-        f"{platform.release()}, Python {platform.python_version()}.",
+        stamp(),
     ]
-    return "\n".join(lines)
+    return "\n".join(found)
 
 
 def main() -> None:
@@ -219,7 +224,7 @@ def main() -> None:
                         f"{row.measured / 1e6:.1f} MB measured, {row.error:+.1%}",
                         file=sys.stderr,
                     )
-    text = table(rows)
+    text = comparison(rows)
     print(text)
     if chosen.write is not None:
         chosen.write.write_text(f"# Planned against measured memory\n\n{text}\n", encoding="utf-8")

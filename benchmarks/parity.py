@@ -14,8 +14,6 @@ other load slows down the real side only.
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +29,7 @@ from ignite_scheduler.formats.workload import WorkloadJob
 from ignite_scheduler.model import Cluster, Infeasible, Job, Plan, Profile
 from ignite_scheduler.policy import make_policy
 from ignite_scheduler.simulation import Costs, PolicyResult, simulate
+from tables import stamp, table
 
 ARRIVALS = {"alexnet": 0.0, "gpt": 3.0, "vgg": 6.0, "squeezenet": 9.0}
 BAND = 0.15  # of the real job completion time: what is asked for
@@ -160,7 +159,7 @@ def compare(
     return rows, fixed
 
 
-def table(rows: Sequence[Row], fixed: float, policy: str) -> str:
+def comparison(rows: Sequence[Row], fixed: float, policy: str) -> str:
     """The comparison as Markdown."""
     head = [
         "job",
@@ -173,9 +172,8 @@ def table(rows: Sequence[Row], fixed: float, policy: str) -> str:
         "start-up s",
         "planning s",
     ]
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    for row in rows:
-        cells = [
+    lines = [
+        [
             row.job,
             f"{row.simulated:.2f}",
             f"{row.real:.2f}",
@@ -186,18 +184,19 @@ def table(rows: Sequence[Row], fixed: float, policy: str) -> str:
             "–" if row.startup is None else f"{row.startup:.2f}",
             "–" if row.planning is None else f"{row.planning:.2f}",
         ]
-        lines.append(f"| {' | '.join(cells)} |")
+        for row in rows
+    ]
     inside = sum(abs(row.error) <= BAND for row in rows)
-    lines += [
+    found = [
+        table(head, lines),
         "",
         f"Policy `{policy}`; charged to each attempt in simulation beside its steps: {fixed:.2f} s (one-step runs).",
         f"{inside} of {len(rows)} jobs within {BAND:.0%}; median |error| {median(abs(row.error) for row in rows):.1%}, "
         f"with measured step times {median(abs(row.explained_error) for row in rows):.1%}.",
         f"Order of starts: real {in_order(rows, 'real_start')}; simulated {in_order(rows, 'simulated_start')}.",
-        f"Load average over the last minute at the end: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; "
-        f"Python {platform.python_version()}.",
+        stamp(),
     ]
-    return "\n".join(lines)
+    return "\n".join(found)
 
 
 def in_order(rows: Sequence[Row], field: str) -> str:
@@ -217,7 +216,7 @@ def main() -> None:
     cluster, jobs = documents(chosen.steps, chosen.jobs.split(","))
     calibration = None if chosen.calibration is None else api.load_calibration(chosen.calibration)
     with tempfile.TemporaryDirectory() as folder:
-        text = table(*compare(jobs, cluster, chosen.policy, Path(folder), calibration), chosen.policy)
+        text = comparison(*compare(jobs, cluster, chosen.policy, Path(folder), calibration), chosen.policy)
     print(text)
     if chosen.write is not None:
         chosen.write.write_text(f"# Parity of simulation and real runs\n\n{text}\n", encoding="utf-8")

@@ -14,17 +14,12 @@ Usage: ``python benchmarks/planner_quality.py [--clusters ABCD] [--write]``. Pro
 from __future__ import annotations
 
 import argparse
-import datetime
 import math
-import os
-import platform
 import random
 import statistics
-import sys
 import time
 from dataclasses import replace
 from itertools import pairwise, permutations
-from pathlib import Path
 
 import numpy as np
 
@@ -50,8 +45,8 @@ from ignite_scheduler.planner import Problem, plan
 from ignite_scheduler.planner.kernel import Numbers, make_room, value_of
 from ignite_scheduler.planner.setup import Setup, prepare
 from ignite_scheduler.planner.solve import first_plan
+from tables import CHECKOUT, PROFILES, stamp
 
-CHECKOUT = Path(__file__).resolve().parent.parent
 CHAINS = (
     "pipedream/alexnet.graph.txt",
     "pipedream/vgg16.graph.txt",
@@ -195,12 +190,11 @@ def main() -> int:
     parser.add_argument("--clusters", default="ABCD")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    shared = Path(os.environ.get("IGNITE_SHARED", CHECKOUT.parent / "shared")) / "data" / "profiles"
-    if not shared.is_dir():
-        print(f"skipped: no profiles at {shared}; set IGNITE_SHARED")
+    if not PROFILES.is_dir():
+        print(f"skipped: no profiles at {PROFILES}; set IGNITE_SHARED")
         return 0
-    plan(make_problem(load_graph_text(shared / CHAINS[0]), make_cluster("C"), 32))  # compile all that is used
-    lines = _table(shared, options.clusters)
+    plan(make_problem(load_graph_text(PROFILES / CHAINS[0]), make_cluster("C"), 32))  # compile all that is used
+    lines = _table(options.clusters)
     if options.clusters == "ABCD":
         lines += ["", *_twelve()]
     if options.write:
@@ -208,7 +202,7 @@ def main() -> int:
     return 0
 
 
-def _table(shared: Path, clusters: str) -> list[str]:
+def _table(clusters: str) -> list[str]:
     lines = [
         "| chain | layers | cluster | memory | M | step s | bound s | gap % | proven | stages | schedule "
         "| equal × | min-max × | CPU s |",
@@ -220,7 +214,7 @@ def _table(shared: Path, clusters: str) -> list[str]:
     slowest: dict[str, float] = {}
     unproven = 0
     for chain in CHAINS:
-        profile = load_graph_text(shared / chain)
+        profile = load_graph_text(PROFILES / chain)
         for name in clusters:
             for tight in (False, True):
                 for count in (32, 8):
@@ -322,10 +316,7 @@ def _write(lines: list[str]) -> None:
     head = [
         "# Plans of public profiles: quality and time",
         "",
-        f"`python {' '.join(['benchmarks/planner_quality.py', *sys.argv[1:]])}`, {datetime.date.today()}, "
-        f"{platform.machine()}, {os.cpu_count()} cores (shared with other work; CPU seconds of one core, "
-        "compilation excluded), "
-        f"Python {platform.python_version()}.",
+        f"{stamp()} CPU seconds of one core, compilation excluded.",
         "",
     ]
     target.write_text("\n".join([*head, *lines, ""]), encoding="utf-8")

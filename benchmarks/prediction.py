@@ -16,16 +16,12 @@ learn from what is kept; what all runs together teach is left there as ``calibra
 from __future__ import annotations
 
 import argparse
-import datetime
-import os
-import platform
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median, quantiles
 
 import prediction_cases as cases
 from ignite_scheduler import api
@@ -38,7 +34,7 @@ from ignite_scheduler.formats.plan import plan_document
 from ignite_scheduler.formats.profile import profile_document
 from ignite_scheduler.formats.run_files import OBSERVATION_FILE
 from ignite_scheduler.model import Plan, Profile
-from ignite_scheduler.profiler.machine import cpu_model
+from tables import stamp, summary, table
 
 EVERY_AGAIN = 7
 """Of so many plans one is run again."""
@@ -181,16 +177,19 @@ def tell(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def table(rows: Sequence[Row]) -> str:
-    """All plans and their summaries, as Markdown."""
-    return "\n".join([*summary(rows), "", *plans(rows), "", *conditions(rows)])
+def comparison(rows: Sequence[Row]) -> str:
+    """All plans and their errors, as Markdown."""
+    conditions = (
+        f"Medians over {min(row.num_steps for row in rows)} steps or more after warm-up. Each model is calibrated on "
+        "runs of the other models only."
+    )
+    return "\n".join([*errors(rows), "", plans(rows), "", conditions, stamp()])
 
 
-def summary(rows: Sequence[Row]) -> list[str]:
+def errors(rows: Sequence[Row]) -> list[str]:
     """Errors by model, number of stages, cluster and schedule."""
     head = ["plans", "number", "profile alone", "calibrated on other models", "80 % range holds", "closed form"]
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    lines.append(summary_line("all", rows))
+    lines = [error_cells("all", rows)]
     keys: Sequence[Callable[[Row], str]] = (
         lambda row: row.case.model,
         lambda row: f"{row.case.stages} stage{'s' if row.case.stages > 1 else ''}",
@@ -199,21 +198,21 @@ def summary(rows: Sequence[Row]) -> list[str]:
     )
     for key in keys:
         lines += [
-            summary_line(name, [row for row in rows if key(row) == name]) for name in dict.fromkeys(map(key, rows))
+            error_cells(name, [row for row in rows if key(row) == name]) for name in dict.fromkeys(map(key, rows))
         ]
     noise = [row.again / row.measured - 1 for row in rows if row.again is not None]
     return [
         "|error| of the step time, measured ÷ predicted − 1: median / 90th percentile / worst.",
         "",
-        *lines,
+        table(head, lines),
         "",
         f"The same plan again ({len(noise)} plans): {spread(noise)}." if noise else "No plan was run again.",
     ]
 
 
-def summary_line(name: str, rows: Sequence[Row]) -> str:
-    """One line of the summary."""
-    cells = [
+def error_cells(name: str, rows: Sequence[Row]) -> list[str]:
+    """One line of the table of errors."""
+    return [
         name,
         str(len(rows)),
         spread(row.measured / row.planned - 1 for row in rows),
@@ -221,17 +220,15 @@ def summary_line(name: str, rows: Sequence[Row]) -> str:
         f"{sum(row.covered for row in rows) / len(rows):.0%}",
         spread(row.measured / row.closed - 1 for row in rows),
     ]
-    return f"| {' | '.join(cells)} |"
 
 
 def spread(errors: Iterable[float]) -> str:
     """Median, 90th percentile and worst of absolute errors."""
-    found = sorted(map(abs, errors))
-    p90 = quantiles(found, n=10, method="inclusive")[-1] if len(found) > 1 else found[-1]
-    return f"{median(found):.1%} / {p90:.1%} / {found[-1]:.1%}"
+    found = summary(errors)
+    return f"{found.median:.1%} / {found.p90:.1%} / {found.worst:.1%}"
 
 
-def plans(rows: Sequence[Row]) -> list[str]:
+def plans(rows: Sequence[Row]) -> str:
     """A line for each plan."""
     head = [
         "model",
@@ -244,9 +241,8 @@ def plans(rows: Sequence[Row]) -> list[str]:
         "error",
         "again",
     ]
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    for row in rows:
-        cells = [
+    lines = [
+        [
             row.case.model,
             row.case.cluster,
             f"{row.case.schedule} {row.plan}",
@@ -257,19 +253,9 @@ def plans(rows: Sequence[Row]) -> list[str]:
             f"{row.measured / row.calibrated - 1:+.1%}",
             "" if row.again is None else f"{row.again / row.measured - 1:+.1%}",
         ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
-
-
-def conditions(rows: Sequence[Row]) -> list[str]:
-    """On what this was measured."""
-    command = " ".join(["python", "benchmarks/prediction.py", *sys.argv[1:]])
-    return [
-        f"Medians over {min(row.num_steps for row in rows)} steps or more after warm-up. Each model is calibrated on "
-        "runs of the other models only.",
-        f"{datetime.date.today()}, `{command}`, {cpu_model()}, {os.cpu_count()} cores, load average over the last "
-        f"minute at the end {os.getloadavg()[0]:.1f}, Python {platform.python_version()}.",
+        for row in rows
     ]
+    return table(head, lines)
 
 
 def main() -> None:
@@ -303,7 +289,7 @@ def main() -> None:
                 _, again[case] = observed(case, profiles[case.model], keep, chosen.steps, serial=2)
         everything = fit([observation for _, observation in found.values()])
         write_json(keep / "calibration.json", calibration_document(everything))
-        text = table(rows_of(found, again, profiles))
+        text = comparison(rows_of(found, again, profiles))
     print(text)
     if chosen.write is not None:
         chosen.write.write_text(f"# Planned against measured step time\n\n{text}\n", encoding="utf-8")

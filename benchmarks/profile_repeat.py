@@ -10,9 +10,6 @@ nothing else to do.
 from __future__ import annotations
 
 import argparse
-import datetime
-import os
-import platform
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +20,7 @@ from typing import Any, Final
 
 from ignite_scheduler import api
 from ignite_scheduler.model import Profile, Reference
+from tables import stamp, table
 
 MODELS: Final[dict[str, dict[str, Any]]] = {
     "vgg11": {"width": 0.5, "size": 32, "classes": 10},
@@ -78,25 +76,22 @@ def compare(model: str, profiles: Sequence[Profile]) -> Row:
     )
 
 
-def table(rows: Sequence[Row], times: int) -> str:
+def comparison(rows: Sequence[Row], times: int) -> str:
     """The comparison as Markdown."""
+    head = ["model", "median layer", "worst layer", "whole chain", "spread within one profile", "wall ÷ CPU time"]
     lines = [
-        "| model | median layer | worst layer | whole chain | spread within one profile | wall ÷ CPU time |",
-        f"|{'---|' * 6}",
-    ]
-    lines += [
-        f"| {row.model} | {row.middle:.1%} | {row.worst:.1%} ({row.worst_layer}) | {row.whole:.1%} | "
-        f"{row.spread:.1%} | {row.busy:.2f} |"
+        [
+            row.model,
+            f"{row.middle:.1%}",
+            f"{row.worst:.1%} ({row.worst_layer})",
+            f"{row.whole:.1%}",
+            f"{row.spread:.1%}",
+            f"{row.busy:.2f}",
+        ]
         for row in rows
     ]
-    lines += [
-        "",
-        f"{times} profiles of each model, the worst pair; microbatches of {' and '.join(map(str, SAMPLES))}.",
-        f"{datetime.date.today()}, `python benchmarks/profile_repeat.py`, {platform.machine()}, {os.cpu_count()} "
-        f"cores, load average over the last minute at the end {os.getloadavg()[0]:.1f}, "
-        f"Python {platform.python_version()}.",
-    ]
-    return "\n".join(lines)
+    note = f"{times} profiles of each model, the worst pair; microbatches of {' and '.join(map(str, SAMPLES))}."
+    return "\n".join([table(head, lines), "", note, stamp()])
 
 
 def main() -> None:
@@ -112,7 +107,7 @@ def main() -> None:
         profiles = [api.profile(model, samples=SAMPLES) for _ in range(chosen.times)]
         rows.append(compare(name, profiles))
         print(f"{name}: median layer {rows[-1].middle:.1%}, worst {rows[-1].worst:.1%}", file=sys.stderr)
-    text = table(rows, chosen.times)
+    text = comparison(rows, chosen.times)
     print(text)
     if chosen.write is not None:
         chosen.write.write_text(f"# The same profile twice\n\n{text}\n", encoding="utf-8")

@@ -13,10 +13,7 @@ and assumes is in docs/public_plans.md.
 from __future__ import annotations
 
 import argparse
-import datetime
 import math
-import os
-import platform
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +22,7 @@ from ignite_scheduler.errors import InputError
 from published import arena_report, sailor_report, vtrain_report
 from published.sailor_files import Sailor
 from published.vtrain import Node, read_points
+from tables import stamp
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared" / "data"
@@ -103,12 +101,8 @@ def main(words: Sequence[str] | None = None) -> int:
     text = "\n\n".join(sections)
     print(text)
     if chosen.write is not None:
-        command = "python benchmarks/public_plans.py --write"
-        stamp = (
-            f"{datetime.date.today()}, `{command}`, {platform.machine()}, {os.cpu_count()} cores, Python "
-            f"{platform.python_version()}. The figures do not depend on the machine: nothing is timed here."
-        )
-        chosen.write.write_text(f"{text}\n\n{stamp}\n", encoding="utf-8")
+        note = "The figures do not depend on the machine: nothing is timed here."
+        chosen.write.write_text(f"{text}\n\n{stamp()} {note}\n", encoding="utf-8")
     return 0
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ignite_scheduler.errors import InputError
 from published.arena import SHEETS, Book, Row, read_measured, read_rows
-from published.figures import by_group, summary, table
+from tables import by_group, summary, table
 
 
 def read(folder: Path) -> tuple[Book, list[Row]]:

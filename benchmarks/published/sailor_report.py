@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ignite_scheduler.errors import InputError
-from published.figures import by_group, table
 from published.sailor import Predicted, predict
 from published.sailor_files import Measured, Sailor, read_plan
+from tables import by_group, table
 
 OUTLIER = 0.25
 LAUNCH_BOUND = 0.75  # time of u samples ÷ time of twice as many: 0.5 where the GPU works all the time, 1 where it waits

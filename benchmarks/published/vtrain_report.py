@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from published.figures import Summary, by_group, summary, table
 from published.vtrain import Machine, Node, Point, fit, predict
+from tables import Summary, by_group, summary, table
 
 UNITS = {
     "rate": "FLOP/s",

@@ -4,9 +4,9 @@ import pytest
 
 import public_plans
 from published import arena_report, sailor_report, vtrain_report
-from published.figures import by_group, summary
 from published.sailor_files import Sailor
 from published.vtrain import Node, fit, read_points
+from tables import by_group, summary
 
 beside = pytest.mark.skipif(
     not public_plans.SHARED.is_dir(), reason="the public profiles and traces are not beside the repository"

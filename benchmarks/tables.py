@@ -1,11 +1,31 @@
-"""Errors summed up, and tables."""
+"""What the benchmarks print: errors summed up, tables, and the line that says how and on what they were made."""
 
 from __future__ import annotations
 
+import datetime
+import os
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+
+from ignite_scheduler.profiler.machine import describe_machine
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+PROFILES = Path(os.environ.get("IGNITE_SHARED", CHECKOUT.parent / "shared")) / "data" / "profiles"
+"""Where the public profiles are looked for."""
+
+
+def stamp() -> str:
+    """When, by which command and on what a table was made."""
+    command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
+    here = describe_machine()
+    return (
+        f"{datetime.date.today()}, `{command}`, {here['cpu']}, {here['cores']} cores, load average over the last "
+        f"minute at the end {here['load_average']}, {here['platform']}, Python {here['python']}."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
