@@ -16,26 +16,16 @@ from ignite_scheduler.formats.shapes.fields import (
     Number,
     Positive,
     Shape,
+    Share,
     Text,
     number,
     word,
 )
 from ignite_scheduler.pipeline import SCHEDULES
 
-
-def _share(value: object, *, above_zero: bool) -> float:
-    found = number(value, above=0) if above_zero else number(value, least=0)
-    if found > 1:
-        raise ValueError(f"expected a share of at most 1, found {found:g}")
-    return found
-
-
-Share = Annotated[float, Checked(partial(_share, above_zero=False), {"type": "number", "minimum": 0, "maximum": 1})]
-Fraction = Annotated[
-    float, Checked(partial(_share, above_zero=True), {"type": "number", "exclusiveMinimum": 0, "maximum": 1})
+ShareFromZero = Annotated[
+    float, Checked(partial(number, least=0, most=1), {"type": "number", "minimum": 0, "maximum": 1})
 ]
-
-
 Seconds = Annotated[float, Checked(partial(number, least=0, divides=True), {"type": "number", "minimum": 0})]
 """Seconds that others are divided by: 0, or not as good as 0."""
 
@@ -62,8 +52,8 @@ class KindCalibrationShape(Shape):
     rate: Positive = 1.0
     launch_s: Number = 0.0
     contention: NotNegative = 0.0
-    achievable_flops: Fraction | None = None
-    achievable_bandwidth: Fraction | None = None
+    achievable_flops: Share | None = None
+    achievable_bandwidth: Share | None = None
     num_stages: Count = 0
     spread: NotNegative = 0.0
 
@@ -81,7 +71,7 @@ class CalibrationShape(Shape):
     schema_: Literal["ignite/calibration/v1"] = Field(alias="schema")
     kinds: dict[KindName, KindCalibrationShape] = Field(default_factory=dict)
     message_s: NotNegative = 0.0
-    overlap: Share | None = None
+    overlap: ShareFromZero | None = None
     update: NotNegative = 1.0
     step_s: NotNegative = 0.0
     startup: SecondsQuantilesShape | None = None
