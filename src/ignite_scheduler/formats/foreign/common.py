@@ -119,13 +119,15 @@ def imported(
     *,
     form: str,
     title: str,
-    name: str,
     layers: Sequence[Mapping[str, Any]],
     reference: str | None,
+    name: str | None = None,
     precision: str = "fp32",
     provenance: Mapping[str, Any] | None = None,
 ) -> Imported:
     """The result, read through our own format's reader so that it obeys every rule of a profile.
+
+    ``name`` is the model's; None = the file's up to its first dot.
 
     Raises
     ------
@@ -136,7 +138,7 @@ def imported(
         raise DocumentError("expected at least one layer, found none", file=found.file)
     document: dict[str, Any] = {
         "schema": PROFILE_SCHEMA,
-        "name": name,
+        "name": found.path.name.partition(".")[0] if name is None else name,
         "precision": precision,
         "layers": list(layers),
         "provenance": {
@@ -244,6 +246,17 @@ def of_samples(value: float, samples: int) -> float:
     product = value * samples
     near = (product, math.nextafter(product, math.inf), math.nextafter(product, 0.0))
     return next((number for number in near if per_sample(number, samples) == value), product)
+
+
+def assume_minibatch(notes: Notes, samples: int, units: str) -> None:
+    """Say how many samples the profiled minibatch is taken to have, and in what units the file's figures are."""
+    count = f"{samples} samples" if samples > 1 else "one sample (say --samples if you know them)"
+    notes.assume(f"the profiled minibatch counts as {count}; {units}")
+
+
+def json_files(folder: Path) -> list[Path]:
+    """The JSON files that lie in a folder, by name."""
+    return sorted(path for path in folder.glob("*.json") if path.is_file())
 
 
 def backward_of(forward: float, choices: Choices) -> float:

@@ -35,6 +35,7 @@ from ignite_scheduler.formats.foreign.common import (
     Found,
     Imported,
     Notes,
+    assume_minibatch,
     exact,
     imported,
 )
@@ -114,7 +115,6 @@ def _read(found: Found, choices: Choices) -> Imported:
         notes,
         form="pipedream",
         title=TITLE,
-        name=found.path.name.partition(".")[0],
         reference=kind,
         layers=[_layer(node, sources[name], nodes, layers, samples, kind) for name, node in layers.items()],
         provenance={"samples": samples},
@@ -147,8 +147,7 @@ def _say(
     sources: Mapping[str, list[str]],
     samples: int,
 ) -> None:
-    unit = f"{samples} samples" if samples > 1 else "one sample (say --samples if you know them)"
-    notes.assume(f"the profiled minibatch counts as {unit}; times are milliseconds, sizes bytes of that minibatch")
+    assume_minibatch(notes, samples, "times are milliseconds, sizes bytes of that minibatch")
     if inputs:
         lost = float(sum(node.forward + node.backward for node in inputs.values()))
         notes.assume(f"{_list(inputs)}: inputs of the model, no layers; their {lost:g} s of loading data are left out")

@@ -30,6 +30,7 @@ from ignite_scheduler.formats.foreign.common import (
     Imported,
     Notes,
     assume_backward,
+    assume_minibatch,
     backward_of,
     imported,
     per_sample,
@@ -115,7 +116,6 @@ def _read(found: Found, choices: Choices) -> Imported:
         notes,
         form="dnn-partitioning",
         title=TITLE,
-        name=found.path.name.partition(".")[0],
         reference=kind,
         layers=without_inputs(found, notes, choices, layers),
         provenance={"samples": samples, "inference_only": inference},
@@ -316,8 +316,7 @@ def _tensors(
 
 
 def _say(notes: Notes, graph: _Graph, groups: Mapping[Class, _Group], samples: int, kind: str) -> None:
-    unit = f"{samples} samples" if samples > 1 else "one sample (say --samples if you know them)"
-    notes.assume(f"the profiled minibatch counts as {unit}; latencies are milliseconds")
+    assume_minibatch(notes, samples, "latencies are milliseconds")
     notes.assume(f"{len(graph.nodes)} nodes of {len(groups)} classes become {len(groups)} layers; FPGA is {kind!r}")
     lost = sum(node.size for group in groups.values() for node in group.backward)
     if lost:

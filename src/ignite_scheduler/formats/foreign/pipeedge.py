@@ -26,6 +26,7 @@ from ignite_scheduler.formats.foreign.common import (
     assume_backward,
     backward_of,
     imported,
+    json_files,
     shifted,
 )
 from ignite_scheduler.formats.foreign.shapes import EdgeDevice, EdgeModel
@@ -54,18 +55,14 @@ def is_model(data: Any) -> bool:
 
 def _recognises(found: Found) -> bool:
     if found.path.is_dir():
-        return any(is_device(read_source(path).data) for path in _files(found.path)[:8])
+        return any(is_device(read_source(path).data) for path in json_files(found.path)[:8])
     return is_device(found.data) or is_model(found.data)
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("*.json") if path.is_file())
 
 
 def _read(found: Found, choices: Choices) -> Imported:
     notes = Notes()
     folder = found.path if found.path.is_dir() else found.path.absolute().parent
-    sources = [read_source(path) for path in _files(folder)]
+    sources = [read_source(path) for path in json_files(folder)]
     model_sources = [source for source in sources if is_model(source.data)]
     device_sources = [source for source in sources if is_device(source.data)]
     if is_device(found.data):

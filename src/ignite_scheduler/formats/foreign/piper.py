@@ -94,7 +94,6 @@ def _read(found: Found, choices: Choices) -> Imported:
         notes,
         form="piper",
         title=TITLE,
-        name=found.path.name.partition(".")[0],
         reference=kind,
         layers=without_inputs(found, notes, choices, layers),
         provenance={"samples": samples, "tensor_parallel": degree},

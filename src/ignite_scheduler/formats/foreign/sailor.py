@@ -27,7 +27,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 
 from ignite_scheduler.errors import DocumentError, InputError
-from ignite_scheduler.formats.foreign.common import Choices, ForeignFormat, Found, Imported, Notes, imported
+from ignite_scheduler.formats.foreign.common import Choices, ForeignFormat, Found, Imported, Notes, imported, json_files
 from ignite_scheduler.formats.foreign.shapes import Sailor, SailorMemory, SailorSizes
 from ignite_scheduler.formats.shapes.check import checked
 from ignite_scheduler.formats.source import Source, read_source
@@ -73,12 +73,8 @@ def is_memory(data: Any) -> bool:
 
 def _recognises(found: Found) -> bool:
     if found.path.is_dir():
-        return any(is_compute(read_source(path).data) for path in _files(found.path)[:3])
+        return any(is_compute(read_source(path).data) for path in json_files(found.path)[:3])
     return is_compute(found.data) or is_memory(found.data)
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("*.json") if path.is_file())
 
 
 def _read(found: Found, choices: Choices) -> Imported:
@@ -131,13 +127,13 @@ def _paths(found: Found) -> tuple[list[Path], Path]:
     """The files with times, and the one with sizes."""
     if is_memory(found.data):
         folder = found.path.absolute().parent.parent / "compute" / found.path.stem
-        files = _files(folder)
+        files = json_files(folder)
         if not files:
             raise DocumentError(
                 f"this file has sizes only; expected the times beside it in {folder}, found none", file=found.file
             )
         return files, found.path
-    files = _files(found.path) if found.path.is_dir() else [found.path]
+    files = json_files(found.path) if found.path.is_dir() else [found.path]
     folder = files[0].absolute().parent
     memory = folder.parent.parent / "memory" / f"{folder.name}.json"
     if not memory.is_file():
