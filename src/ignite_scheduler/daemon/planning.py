@@ -14,6 +14,7 @@ from ignite_scheduler.formats.calibration import named
 from ignite_scheduler.model import Cluster, Infeasible
 from ignite_scheduler.planner import Problem, catalogue
 from ignite_scheduler.planner.problem import charged
+from ignite_scheduler.planner.setup import prepare
 from ignite_scheduler.policy.candidates import Candidate, candidates_of_plans
 from ignite_scheduler.policy.pools import pools_of
 
@@ -75,7 +76,7 @@ def _code_of(problem: Problem) -> str:
     A profile without times on the kinds that are left now says nothing against the kinds that may come back.
     """
     try:
-        catalogue(replace(problem, devices=None))
+        prepare(replace(problem, devices=None))
     except InputError:
         return "input"
     return "devices"
