@@ -275,21 +275,29 @@ def _late_behind(
 
     What a job waits for is known only when it is chosen who takes the free devices.
     """
-    begun = [*starts, *(Start(job_id=each.key[0].job_id, option=each.key[1]) for each in selection.chosen)]
-    started = {start.job_id for start in begun}
-    left = dict(free)
-    for each in selection.chosen:
-        take(each.key[1].needs, left)
-    coming = list(releases_of(view, begun))
+    started = {each.key[0].job_id for each in selection.chosen}
+    passed = [job for job in pressed if job.job_id not in started]
+    if not passed:
+        return {}
+    left, coming = _beside(view, starts, selection, free)
     late = {}
-    for job in pressed:
-        if job.job_id in started:
-            continue
+    for job in passed:
         first = reserve(job, view.now, left, coming)
         finish = 0.0 if first is None else first.start + first.option.seconds + first.option.margin
         if finish > max(job.deadline_at, finishes[job.job_id]):
             late[job.job_id] = finish
     return late
+
+
+def _beside(
+    view: View, starts: list[Start], selection: Selection, free: Mapping[str, int]
+) -> tuple[dict[str, int], list[tuple[float, Needs]]]:
+    """What the selection leaves free, and what comes free when, the ends of this round's starts included."""
+    left = dict(free)
+    for each in selection.chosen:
+        take(each.key[1].needs, left)
+    chosen = (Start(job_id=each.key[0].job_id, option=each.key[1]) for each in selection.chosen)
+    return left, list(releases_of(view, [*starts, *chosen]))
 
 
 def _deferrals(
@@ -305,11 +313,7 @@ def _deferrals(
     hopeful = {each.key[0].job_id for each in selection.chosen if _can_gain(*each.key)}
     if not hopeful:
         return []
-    left = dict(free)
-    for option in chosen.values():
-        take(option.needs, left)
-    begun = [*starts, *(Start(job_id=job_id, option=option) for job_id, option in chosen.items())]
-    coming = list(releases_of(view, begun))
+    left, coming = _beside(view, starts, selection, free)
     line = sorted(
         (job for job in jobs if job.job_id in hopeful or job.job_id not in chosen),
         key=lambda job: (job.options[0].seconds / _weight(job), job.serial),
