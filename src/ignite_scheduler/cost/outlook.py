@@ -47,19 +47,26 @@ def job_seconds(job: Job, profile: Profile, step: Quantiles, calibration: Calibr
 
     Notes
     -----
-    As the scheduler reckons: a pause for each whole checkpoint before the end, the last save being part of the work.
+    As the scheduler reckons: start-up, work and :func:`num_pauses`.
     """
     if job.steps is None:
         return None
-    every = job.checkpoint.every
-    pauses = max(0, math.ceil(job.steps / every) - 1) if every else 0
-    saving = pauses * checkpoint_seconds(job, profile, calibration)
+    saving = num_pauses(job.steps, job.checkpoint.every) * checkpoint_seconds(job, profile, calibration)
     startup = calibration.startup or NOTHING
     return Quantiles(
         low=startup.low + job.steps * step.low + saving,
         middle=startup.middle + job.steps * step.middle + saving,
         high=startup.high + job.steps * step.high + saving,
     )
+
+
+def num_pauses(work: float, every: float | None) -> int:
+    """Pauses in ``work`` units: one for each whole checkpoint before the end, the last save being part of the work.
+
+    >>> num_pauses(100, 40), num_pauses(80, 40), num_pauses(80, None)
+    (2, 1, 0)
+    """
+    return max(0, math.ceil(work / every) - 1) if every else 0
 
 
 def checkpoint_seconds(job: Job, profile: Profile, calibration: Calibration) -> float:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ignite_scheduler.cost.outlook import num_pauses
 from ignite_scheduler.model import QueueTerms
 from ignite_scheduler.policy.candidates import Candidate
 
@@ -232,7 +233,4 @@ def remaining_seconds(
     >>> remaining_seconds(100, 2.0, startup=5, checkpoint_every=40, checkpoint_cost=1)
     57.0
     """
-    pauses = 0
-    if checkpoint_every and work > 0:
-        pauses = max(0, math.ceil(work / checkpoint_every) - 1)
-    return startup + work / rate + pauses * checkpoint_cost
+    return startup + work / rate + num_pauses(work, checkpoint_every) * checkpoint_cost
