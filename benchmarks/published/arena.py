@@ -26,7 +26,7 @@ from pathlib import Path
 from statistics import median
 
 from ignite_scheduler.errors import InputError
-from ignite_scheduler.pipeline import Durations, Edge, make_schedule, timeline
+from published.pipeline import step_seconds
 
 MICROBATCHES = 16
 MOST = 100_000  # samples, or devices on one side of a plan
@@ -154,26 +154,15 @@ def pipeline_seconds(compute: float, communication: tuple[float, float], stages:
     """
     inside, between = communication
     each = compute / (stages * MICROBATCHES)
-    message = (between / (2 * (MICROBATCHES + stages - 2)) if stages > 1 else 0.0,) * MICROBATCHES
-    edges = tuple(
-        Edge(
-            source=cut,
-            target=cut + 1,
-            forward=message,
-            backward=message,
-            forward_wire=(cut, "forward"),
-            backward_wire=(cut, "backward"),
-        )
-        for cut in range(stages - 1)
+    message = between / (2 * (MICROBATCHES + stages - 2))
+    return step_seconds(
+        [each / 3] * stages,
+        [each * 2 / 3] * stages,
+        [message] * (stages - 1),
+        [inside] * stages,
+        MICROBATCHES,
+        receive_first=True,
     )
-    durations = Durations(
-        forward=((each / 3,) * MICROBATCHES,) * stages,
-        backward=((each * 2 / 3,) * MICROBATCHES,) * stages,
-        edges=edges,
-        finish=(inside,) * stages,
-    )
-    schedule = make_schedule("1f1b", stages, MICROBATCHES)
-    return float(timeline(schedule, durations, receive_first=True).step)
 
 
 def stretch(model: str, known: str, wanted: str) -> float:

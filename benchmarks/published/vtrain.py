@@ -30,7 +30,7 @@ from scipy.optimize import least_squares
 
 from ignite_scheduler.cost import ring_seconds
 from ignite_scheduler.errors import InputError
-from ignite_scheduler.pipeline import Durations, Edge, make_schedule, timeline
+from published.pipeline import step_seconds
 
 VOCABULARY = 50257  # GPT-2's, what vTrain's configurations say
 ELEMENT = 2.0  # bytes of a 16-bit number
@@ -150,8 +150,8 @@ def _point(path: Path, number: int, line: Sequence[str], where: dict[str, int], 
         raise InputError(f"{path}:{number}: expected whole numbers and a finite positive time, found {line}")
     point = Point(**counts, seconds=seconds)
     degrees = point.tensor * point.data * point.pipeline
-    if min(counts.values()) < 1 or not seconds > 0:
-        raise InputError(f"{path}:{number}: expected counts of 1 or more and a positive time, found {line}")
+    if min(counts.values()) < 1:
+        raise InputError(f"{path}:{number}: expected counts of 1 or more, found {line}")
     if point.gpus != degrees or point.num_microbatches < 1 or point.layers < point.pipeline:
         raise InputError(
             f"{path}:{number}: {point.gpus} GPUs, {point.batch} samples and {point.layers} layers do not fit degrees "
@@ -170,14 +170,15 @@ class Pieces:
     layer_parameters: Any  # on one GPU
     edge_parameters: Any  # of the embedding, and again of the head, on one GPU
     message: Any  # bytes of a boundary tensor on one GPU
+    kept: Any  # bytes of activations that a layer keeps of a microbatch, on one GPU
 
 
 def pieces(point: Point, machine: Machine) -> Pieces:
     """Durations and sizes of a point's layers on one GPU of a tensor-parallel group."""
     u, s, h, t = point.micro, point.sequence, point.hidden, point.tensor
     products = 3 * (24 * u * s * h**2 + 4 * u * s**2 * h) / t
-    moved = s * u * h * (10 + 24 / t + 5 * point.heads * s / (h * t))
-    work = machine.fixed + products / machine.rate + moved / machine.elementwise
+    kept = s * u * h * (10 + 24 / t + 5 * point.heads * s / (h * t))
+    work = machine.fixed + products / machine.rate + kept / machine.elementwise
     message = ELEMENT * u * s * h
     reduced = 4 * ((t > 1) * machine.latency + 2 * (t - 1) / t * message / machine.collective)
     head = machine.head + 3 * 2 * u * s * h * (VOCABULARY / t) / machine.head_rate
@@ -188,6 +189,7 @@ def pieces(point: Point, machine: Machine) -> Pieces:
         layer_parameters=(12 * h**2 + 13 * h) / t,
         edge_parameters=h * VOCABULARY / t,
         message=message,
+        kept=kept,
     )
 
 
@@ -236,7 +238,7 @@ def fit(points: Sequence[Point]) -> Machine:
 def predict(point: Point, machine: Machine, node: Node) -> float:
     """Seconds of an iteration, by the timeline of one pipeline with its all-reduce and update."""
     own = pieces(point, machine)
-    stages, count = point.pipeline, point.num_microbatches
+    stages = point.pipeline
     each, rest = divmod(point.layers, stages)
     layers = [each + (s < rest) for s in range(stages)]
     again = needs_recompute(point, own, node)
@@ -244,42 +246,22 @@ def predict(point: Point, machine: Machine, node: Node) -> float:
     backward = [n * (own.layer * 2 / 3 + own.collectives / 2) + again * f for n, f in zip(layers, forward, strict=True)]
     forward[-1] += own.head / 3
     backward[-1] += own.head * 2 / 3
-    edges = []
-    for cut in range(stages - 1):
-        seconds = (own.message / stage_bandwidth(point, cut, machine, node),) * count
-        edges.append(
-            Edge(
-                source=cut,
-                target=cut + 1,
-                forward=seconds,
-                backward=seconds,
-                forward_wire=(cut, "forward"),
-                backward_wire=(cut, "backward"),
-            )
-        )
+    messages = [own.message / stage_bandwidth(point, cut, machine, node) for cut in range(stages - 1)]
     held = [n * own.layer_parameters + (s in (0, stages - 1)) * own.edge_parameters for s, n in enumerate(layers)]
     bandwidth = replica_bandwidth(point, machine, node)
     finish = [ring_seconds(ELEMENT * n, bandwidth, 0.0, point.data) + n * machine.update + machine.step for n in held]
-    durations = Durations(
-        forward=tuple((float(f),) * count for f in forward),
-        backward=tuple((float(b),) * count for b in backward),
-        edges=tuple(edges),
-        finish=tuple(map(float, finish)),
-    )
-    return float(timeline(make_schedule("1f1b", stages, count), durations).step)
+    return step_seconds(forward, backward, messages, finish, point.num_microbatches, receive_first=False)
 
 
 def needs_recompute(point: Point, own: Pieces, node: Node) -> bool:
     """Whether the first stage does not fit unless activations are computed again.
 
-    18 bytes a parameter (weights in 16 bits; gradients, master copy and Adam's two states in 32 bits), and
-    s·u·h·(10 + 24/t + 5·a·s/(h·t)) bytes of activations for each layer and microbatch in flight.
+    18 bytes a parameter (weights in 16 bits; gradients, master copy and Adam's two states in 32 bits), and the
+    activations of each layer and microbatch in flight.
     """
-    s, u, h, t = point.sequence, point.micro, point.hidden, point.tensor
     layers = -(-point.layers // point.pipeline)
-    kept = s * u * h * (10 + 24 / t + 5 * point.heads * s / (h * t)) * layers
     state = 18.0 * (layers * own.layer_parameters + own.edge_parameters)
-    return bool(state + kept * min(point.pipeline, point.num_microbatches) > node.memory)
+    return bool(state + layers * own.kept * min(point.pipeline, point.num_microbatches) > node.memory)
 
 
 def replica_bandwidth(point: Point, machine: Machine, node: Node) -> float:
