@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from typing import Any, Final
 
-import torch
 from torch import nn
 
 from ignite_scheduler.errors import ExternalError, InputError
@@ -116,7 +115,9 @@ def mend_torchvision() -> None:
     except RuntimeError as error:
         if "torchvision::nms" not in str(error):
             raise
-        operators = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
+        from torch import library
+
+        operators = library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
         for operator in _TORCHVISION_OPERATORS:
             operators.define(operator)  # type: ignore[no-untyped-call]
         _declared.append(operators)  # it lives as long as the process: dropped, it would take the operators with it
