@@ -90,9 +90,7 @@ def _llama(size: str, parameters: int, source: str, *, dim: int, heads: int, hid
 def _falcon(size: str, parameters: int, stored: str, **shape: Any) -> Entry:
     source = f"transformers, FalconForCausalLM; the released files hold {stored}, the tied head's copy included"
     published = Published(parameters=parameters, source=source)
-    return _of(
-        _FALCON, f"falcon-{size.lower()}", f"Falcon-{size}", published, vocabulary=65024, block=2048, **shape
-    )  # fmt: skip
+    return _of(_FALCON, f"falcon-{size.lower()}", f"Falcon-{size}", published, vocabulary=65024, block=2048, **shape)
 
 
 def _bloom(name: str, title: str, parameters: int, **shape: Any) -> Entry:
