@@ -127,10 +127,10 @@ def simulate(
         name, jobs = Path(workload).stem, load_workload(workload)
     else:
         name, jobs = "workload", tuple(workload)
-    _check_profiles(jobs, profiles or {})
+    known = _profiles(jobs, profiles or {})
     learnt = read_calibration(calibration)
-    planner = catalogue_planner(profiles, learnt)
-    charges = costs if learnt is None else _measured_costs(jobs, profiles or {}, learnt, costs)
+    planner = catalogue_planner(known, learnt)
+    charges = costs if learnt is None else _measured_costs(jobs, known, learnt, costs)
     results = tuple(
         play(jobs, cluster, policy, seed=seed, noise=noise, costs=charges, planner=planner, promises=promises)
         for policy in chosen
@@ -148,28 +148,32 @@ def _measured_costs(
     given, measured = given or Costs(), calibration.startup
     if given.startup is None and measured is not None:
         given = replace(given, startup=measured.middle, startup_range=(measured.low, measured.high))
-    known: dict[str, Profile] = {}
-    found = {}
+    found = {one.name: given for one in jobs}
+    if given.checkpoint is not None or calibration.checkpoint is None:
+        return found
     for one in jobs:
-        found[one.name] = given
-        if not isinstance(one.job, Job) or given.checkpoint is not None or calibration.checkpoint is None:
-            continue
-        profile, path = profiles.get(one.name), one.job.model.profile
-        if profile is None and path is not None:
-            profile = known[path] = known.get(path) or load_profile(path)
-        if profile is not None:
+        profile = profiles.get(one.name)
+        if isinstance(one.job, Job) and profile is not None:
             found[one.name] = replace(given, checkpoint=checkpoint_seconds(one.job, profile, calibration))
     return found
 
 
-def _check_profiles(jobs: Sequence[WorkloadJob], given: Mapping[str, Profile]) -> None:
-    """Say at once, and of which line, that a job's profile is missing: nothing is played for nothing."""
+def _profiles(jobs: Sequence[WorkloadJob], given: Mapping[str, Profile]) -> dict[str, Profile]:
+    """Job name → the profile that is given or that the job names, each file read once.
+
+    Read before anything is played: a missing one is said at once, and of which line.
+    """
+    found, files = dict(given), dict[str, Profile]()
     for one in jobs:
-        if not isinstance(one.job, Job) or one.name in given or one.source is None:
+        path = one.job.model.profile if isinstance(one.job, Job) else None
+        if path is None or one.name in given:
             continue
-        path = one.job.model.profile
-        if path is not None and not Path(path).is_file():
-            raise one.source.error(("model", "profile"), f"no file {path!r}; check the path, or measure the model")
+        if path not in files:
+            if one.source is not None and not Path(path).is_file():
+                raise one.source.error(("model", "profile"), f"no file {path!r}; check the path, or measure the model")
+            files[path] = load_profile(path)
+        found[one.name] = files[path]
+    return found
 
 
 def catalogue_planner(
