@@ -57,9 +57,13 @@ def command(
     if calibration_file is not None and job_file is not None and cluster_file is not None:
         from ignite_scheduler import api
 
-        timed = {"profile": profile_file, "calibration": calibration_file}
+        job, cluster = api.load_job(job_file), api.load_cluster(cluster_file)
+        profile = None if profile_file is None else api.load_profile(profile_file)
+        calibration = api.load_calibration(calibration_file)
         answers = [
-            api.retimed(each, job_file, cluster_file, **timed).answer if isinstance(each, Plan) else each
+            api.retimed(each, job, cluster, profile=profile, calibration=calibration).answer
+            if isinstance(each, Plan)
+            else each
             for each in answers
         ]
     if not is_document(output):
