@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from ignite_scheduler.errors import InputError
 from ignite_scheduler.formats.foreign import Choices, export_profile, import_profile
 from ignite_scheduler.model import MODEL_INPUT, Layer, LayerInput, LayerTimes, Profile
+from spoilt_documents import numbers, places, spoilt
 
 ROWS = {size: LayerTimes(forward=0.25, backward=0.5) for size in (1, 4)}
 MODEL = Profile(
@@ -37,7 +37,6 @@ EDGE_MODEL = {"net": {"layers": 1, "mem_MB": [1.5], "parameters_in": 10, "parame
 EDGE_TIMES = {"batch_size": 8, "dtype": "torch.float32", "time_s": [0.5]}
 EDGE_DEVICE = {"device": "a", "model": "net", "profiles": [EDGE_TIMES]}
 
-numbers = st.integers() | st.floats() | st.sampled_from([10**400, -1, 0, 1e308])
 words = st.text(max_size=6) | st.sampled_from(["1", "-1", "1e999", "٣", "node1", "vanilla", "9" * 40])
 values = st.recursive(
     st.none() | st.booleans() | numbers | words,
@@ -61,22 +60,6 @@ def documents() -> dict[str, dict[str, Any]]:
 
 
 DOCUMENTS = documents()
-
-
-def places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [place] + [found for key, part in inner for found in places(part, (*place, key))]
-
-
-def spoilt(document: Any, place: tuple[Any, ...], value: Any) -> Any:
-    if not place:
-        return value
-    result = copy.deepcopy(document)
-    inner = result
-    for key in place[:-1]:
-        inner = inner[key]
-    inner[place[-1]] = value
-    return result
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

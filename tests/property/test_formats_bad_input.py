@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable
 from importlib import resources
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 from ignite_scheduler.errors import DocumentError
 from ignite_scheduler.formats import parse_answer, parse_cluster, parse_job, parse_profile, parse_timeline
 from ignite_scheduler.formats.source import json_lines, parse_json, parse_yaml
+from spoilt_documents import numbers, places, spoilt
 
 EXAMPLES = Path(str(resources.files("ignite_scheduler"))) / "cli" / "examples"
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -32,29 +32,12 @@ READERS: dict[str, tuple[Callable[[Any], object], Any]] = {
     "timeline": (parse_timeline, TIMELINE),
 }
 
-numbers = st.integers() | st.floats() | st.sampled_from([10**400, -1, 0, 1e308])
 words = st.text(max_size=6) | st.sampled_from(["auto", "8GB", "1e999GB", "a:b", "1F0", "٣", "3 steps"])
 values = st.recursive(
     st.none() | st.booleans() | numbers | words,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words | st.integers(), inner, max_size=3),
     max_leaves=5,
 )
-
-
-def places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [place] + [found for key, part in inner for found in places(part, (*place, key))]
-
-
-def spoilt(document: Any, place: tuple[Any, ...], value: Any) -> Any:
-    if not place:
-        return value
-    result = copy.deepcopy(document)
-    inner = result
-    for key in place[:-1]:
-        inner = inner[key]
-    inner[place[-1]] = value
-    return result
 
 
 @pytest.mark.parametrize("name", READERS)
