@@ -24,31 +24,11 @@ from ignite_scheduler.pipeline import (
     timeline,
     validate,
 )
+from pipeline_cases import chain
 
 names = st.sampled_from(SCHEDULES)
 stages = st.integers(1, 6)
 microbatches = st.integers(1, 9)
-
-
-def chain(forward, backward, there, back, *, wires=None):
-    """Durations of a chain: per stage (or per cut) one list of numbers by microbatch."""
-    edges = tuple(
-        Edge(
-            source=s,
-            target=s + 1,
-            forward=tuple(there[s]),
-            backward=tuple(back[s]),
-            forward_wire=wires[s] if wires else (s, "there"),
-            backward_wire=wires[s] if wires else (s, "back"),
-        )
-        for s in range(len(forward) - 1)
-    )
-    return Durations(
-        forward=tuple(map(tuple, forward)),
-        backward=tuple(map(tuple, backward)),
-        edges=edges,
-        finish=(0,) * len(forward),
-    )
 
 
 @st.composite

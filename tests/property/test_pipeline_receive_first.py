@@ -3,38 +3,17 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ignite_scheduler.pipeline import Action, Durations, Edge, make_schedule, timeline
+from ignite_scheduler.pipeline import Action, make_schedule, timeline
+from pipeline_cases import alike
 
 number = st.integers(0, 9)
-
-
-def chain(forward, backward, there, back):
-    count = len(forward[0])
-    edges = tuple(
-        Edge(
-            source=s,
-            target=s + 1,
-            forward=(there[s],) * count,
-            backward=(back[s],) * count,
-            forward_wire=(s, "there"),
-            backward_wire=(s, "back"),
-        )
-        for s in range(len(forward) - 1)
-    )
-    return Durations(
-        forward=tuple(map(tuple, forward)),
-        backward=tuple(map(tuple, backward)),
-        edges=edges,
-        finish=(0,) * len(forward),
-    )
 
 
 @st.composite
 def pipelines(draw):
     stages, count = draw(st.integers(1, 5)), draw(st.integers(1, 7))
     tables = [draw(st.lists(number, min_size=stages, max_size=stages)) for _ in range(4)]
-    forward, backward, there, back = tables
-    return chain([[f] * count for f in forward], [[b] * count for b in backward], there, back)
+    return alike(*tables, count)
 
 
 def program(stage, num_stages, count):
@@ -113,7 +92,7 @@ def test_two_equal_stages_pay_both_transfers_in_each_turn():
     # Passes of 1, transfers of 3. Stage 0 goes forward twice until 2; the gradient of microbatch 0 arrives at
     # 1 + 3 + 1 + 1 + 3 = 9; the activations of microbatch 1 leave then, so that stage 1 goes forward at 12 and the
     # gradient arrives at 12 + 1 + 1 + 3 = 17. At once they leave at 4, when the wire is free: 4 + 3 + 1 + 1 + 3 = 12.
-    durations = chain([[1] * 2] * 2, [[1] * 2] * 2, [3], [3])
+    durations = alike([1, 1], [1, 1], [3], [3], 2)
     schedule = make_schedule("1f1b", 2, 2)
     assert timeline(schedule, durations, receive_first=True).step == 18
     assert timeline(schedule, durations).step == 13

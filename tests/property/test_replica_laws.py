@@ -18,7 +18,8 @@ from ignite_scheduler.cost.replicas import (
     samples_between,
 )
 from ignite_scheduler.errors import InputError
-from ignite_scheduler.pipeline import Durations, Edge, Reduction, make_schedule, timeline
+from ignite_scheduler.pipeline import Reduction, make_schedule, timeline
+from pipeline_cases import alike
 
 paces = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 9)), min_size=1, max_size=3)
 
@@ -82,26 +83,6 @@ def test_a_ring_of_equal_links_is_the_ring_formula(members, num_bytes, bandwidth
     assert ring_over(num_bytes, links[:1]) == 0
 
 
-def chain(forward, backward, there, back, count):
-    edges = tuple(
-        Edge(
-            source=s,
-            target=s + 1,
-            forward=(there,) * count,
-            backward=(back,) * count,
-            forward_wire=("there", s),
-            backward_wire=("back", s),
-        )
-        for s in range(len(forward) - 1)
-    )
-    return Durations(
-        forward=tuple((f,) * count for f in forward),
-        backward=tuple((b,) * count for b in backward),
-        edges=edges,
-        finish=(0,) * len(forward),
-    )
-
-
 stage_times = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=4)
 
 
@@ -115,8 +96,9 @@ def test_equal_replicas_on_free_links_are_one_device_with_their_part_of_each_mic
         shares = balanced_shares(replicas * each, seconds)
         return group_seconds(shares, seconds)
 
-    together = chain([group(f) for f, _ in times], [group(b) for _, b in times], 0, 0, count)
-    alone = chain([each * f for f, _ in times], [each * b for _, b in times], 0, 0, count)
+    free = [0] * (len(times) - 1)
+    together = alike([group(f) for f, _ in times], [group(b) for _, b in times], free, free, count)
+    alone = alike([each * f for f, _ in times], [each * b for _, b in times], free, free, count)
     assert timeline(schedule, together).step == timeline(schedule, alone).step
 
 
@@ -124,9 +106,9 @@ def test_equal_replicas_on_free_links_are_one_device_with_their_part_of_each_mic
 def test_parallel_pipelines_end_with_the_slowest_and_then_reduce(several, count, reduction, transfer):
     width = min(map(len, several))
     schedule = make_schedule("1f1b", width, count)
+    cuts = [transfer] * (width - 1)
     replicas = [
-        chain([f for f, _ in times[:width]], [b for _, b in times[:width]], transfer, transfer, count)
-        for times in several
+        alike([f for f, _ in times[:width]], [b for _, b in times[:width]], cuts, cuts, count) for times in several
     ]
     everyone = tuple(range(width * len(replicas)))
     joined = parallel_pipelines(schedule, replicas, [Reduction(stages=everyone, seconds=reduction)])
