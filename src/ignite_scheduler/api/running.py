@@ -191,13 +191,13 @@ def run(
     cluster = cluster if isinstance(cluster, Cluster) else load_cluster(cluster)
     loaded = [job if isinstance(job, Job) else load_job(job) for job in jobs]
     learnt = read_calibration(calibration)
-    check_jobs(loaded, profiles or {})
+    known = check_jobs(loaded, profiles or {})
     outputs = {job.name: _free_output(job) for job in loaded if job.output is not None}
     place = Path(directory) if directory is not None else new_directory(loaded)
     asked = [
         wiring.ask(
             job,
-            _profile(job, profiles or {}),
+            known[job.name] if job.name in known else measure(job),
             submitted=(submit or {}).get(job.name, 0.0),
             startup=startup,
             calibration=learnt,
@@ -250,10 +250,11 @@ def new_directory(jobs: Sequence[Job]) -> Path:
     return place
 
 
-def check_jobs(jobs: Sequence[Job], profiles: Mapping[str, Profile]) -> None:
+def check_jobs(jobs: Sequence[Job], profiles: Mapping[str, Profile]) -> dict[str, Profile]:
     """See that all jobs can be trained by their profiles, before anything is measured or started.
 
-    ``profiles``: job name → profile, in place of the one that the job names.
+    ``profiles``: job name → profile, in place of the one that the job names. Returned are those that the jobs have;
+    the others' are still to be measured.
 
     Raises
     ------
@@ -264,22 +265,16 @@ def check_jobs(jobs: Sequence[Job], profiles: Mapping[str, Profile]) -> None:
     """
     from ignite_scheduler import zoo
 
+    found: dict[str, Profile] = {}
     for job in jobs:
         zoo.check_trainable(job)
-        profile = _given_profile(job, profiles)
+        profile = profiles.get(job.name)
+        if profile is None and job.model.profile is not None:
+            profile = load_profile(job.model.profile)
         if profile is not None:  # otherwise it will be measured on this very model
             check_structure(job, profile)
-
-
-def _given_profile(job: Job, given: Mapping[str, Profile]) -> Profile | None:
-    if job.name in given or job.model.profile is None:
-        return given.get(job.name)
-    return load_profile(job.model.profile)
-
-
-def _profile(job: Job, given: Mapping[str, Profile]) -> Profile:
-    found = _given_profile(job, given)
-    return measure(job) if found is None else found
+            found[job.name] = profile
+    return found
 
 
 def _free_output(job: Job) -> Path:

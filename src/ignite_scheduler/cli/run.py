@@ -81,8 +81,7 @@ def command(
             raise click.UsageError("give at least one JOB and --cluster FILE, or --resume FOLDER")
         jobs, cluster = [api.load_job(path) for path in job_files], api.load_cluster(cluster_file)
         calibration = None if calibration_file is None else api.load_calibration(calibration_file)
-        check_jobs(jobs, {})
-        profiles = measured_profiles(jobs)
+        profiles = check_jobs(jobs, {}) | measured_profiles(jobs)
         _warn_of_limits(jobs, cluster, profiles, calibration)
         with watching() as watch:
             ran = api.run(
