@@ -38,12 +38,20 @@ def start(chain: nn.Sequential) -> nn.Sequential:
     return chain
 
 
-def assemble(embedding: nn.Module, blocks: Iterable[nn.Module], head: nn.Module) -> nn.Sequential:
-    """Chain ``embedding``, ``block0`` … , ``head`` with fresh weights."""
+def assemble(
+    embedding: nn.Module, blocks: Iterable[nn.Module], head: nn.Module, *, tied: bool = False
+) -> nn.Sequential:
+    """Chain ``embedding``, ``block0`` … , ``head`` with fresh weights.
+
+    ``tied``: the head's ``logits`` read the weight of the embedding's ``token``.
+    """
     layers: OrderedDict[str, nn.Module] = OrderedDict(embedding=embedding)
     layers |= {f"block{index}": block for index, block in enumerate(blocks)}
     layers["head"] = head
-    return start(nn.Sequential(layers))
+    chain = start(nn.Sequential(layers))
+    if tied:
+        head.get_submodule("logits").weight = embedding.get_submodule("token").weight
+    return chain
 
 
 def in_heads(vectors: Tensor, heads: int) -> Tensor:

@@ -89,8 +89,5 @@ def bert(
     the next sentence; samples have one segment and no padding; attention weights are not dropped out.
     """
     check_sizes("bert", vocabulary=vocabulary, block=block, dim=dim, heads=heads, depth=depth)
-    embedding, head = Embedding(vocabulary, block, dim, dropout), Head(vocabulary, dim)
-    chain = assemble(embedding, (Block(dim, heads, dropout) for _ in range(depth)), head)
-    if tied:
-        head.logits.weight = embedding.token.weight
-    return chain
+    blocks = (Block(dim, heads, dropout) for _ in range(depth))
+    return assemble(Embedding(vocabulary, block, dim, dropout), blocks, Head(vocabulary, dim), tied=tied)

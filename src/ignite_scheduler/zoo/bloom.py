@@ -55,8 +55,5 @@ def bloom(
     model cards.
     """
     check_sizes("bloom", vocabulary=vocabulary, block=block, dim=dim, heads=heads, depth=depth)
-    embedding, head = Embedding(vocabulary, dim), Head(vocabulary, dim)
-    chain = assemble(embedding, (Block(block, dim, heads) for _ in range(depth)), head)
-    if tied:
-        head.logits.weight = embedding.token.weight
-    return chain
+    blocks = (Block(block, dim, heads) for _ in range(depth))
+    return assemble(Embedding(vocabulary, dim), blocks, Head(vocabulary, dim), tied=tied)

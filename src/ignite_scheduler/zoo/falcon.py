@@ -58,8 +58,5 @@ def falcon(
             f"falcon: norms is 1 or 2 and heads a multiple of key_heads, found norms={norms}, heads={heads}, "
             f"key_heads={key_heads}"
         )
-    embedding, head = Embedding(vocabulary, dim), Head(vocabulary, dim)
-    chain = assemble(embedding, (Block(block, dim, heads, key_heads, norms) for _ in range(depth)), head)
-    if tied:
-        head.logits.weight = embedding.token.weight
-    return chain
+    blocks = (Block(block, dim, heads, key_heads, norms) for _ in range(depth))
+    return assemble(Embedding(vocabulary, dim), blocks, Head(vocabulary, dim), tied=tied)

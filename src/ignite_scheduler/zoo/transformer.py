@@ -83,8 +83,5 @@ def gpt(
     are), GELU is exact, the attention of GPT-3 is dense in every block.
     """
     check_sizes("gpt", vocabulary=vocabulary, block=block, dim=dim, heads=heads, depth=depth)
-    embedding, head = Embedding(vocabulary, block, dim, dropout), Head(vocabulary, dim)
-    chain = assemble(embedding, (Block(dim, heads, dropout) for _ in range(depth)), head)
-    if tied:
-        head.logits.weight = embedding.token.weight
-    return chain
+    blocks = (Block(dim, heads, dropout) for _ in range(depth))
+    return assemble(Embedding(vocabulary, block, dim, dropout), blocks, Head(vocabulary, dim), tied=tied)
