@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from ignite_scheduler.errors import InputError
 from ignite_scheduler.model import MODEL_INPUT, Layer, LayerInput, LayerTimes, Profile, Reference
-from ignite_scheduler.profiler.request import Measured, Request, Series
+from ignite_scheduler.profiler.request import Measured, Request, Series, Sizes
 from ignite_scheduler.profiler.summary import outliers, relative_spread, typical
 
+FLOPS: Final = "matrix products, convolutions and attention (in full, causal or not) only"
+"""Which FLOPs are counted, for the provenance."""
 _DIGITS = 4
 """Significant digits of ratios in the provenance."""
 _MOST_NAMED = 5
@@ -48,36 +51,43 @@ def merge(profile: Profile, other: Profile) -> Profile:
 
 def profile_of(measured: Measured, request: Request, *, name: str, kind: str, date: str) -> Profile:
     """The profile that the measurements make, under one kind of device that is also its reference."""
-    layers = []
-    before = MODEL_INPUT
-    for index, layer_name in enumerate(measured.layers):
-        sizes = measured.sizes[index]
-        times = {size: _layer_times(measured, index, size) for size in measured.series}
-        layers.append(
-            Layer(
-                name=layer_name,
-                parameter_bytes=sizes.parameter_bytes,
-                output_bytes=sizes.output_bytes,
-                activation_bytes=sizes.activation_bytes,
-                carried_bytes=sizes.carried_bytes,
-                transient_bytes=sizes.transient_bytes,
-                workspace_bytes=sizes.workspace_bytes,
-                forward_flops=sizes.forward_flops,
-                backward_flops=sizes.backward_flops,
-                times={kind: times},
-                inputs=(LayerInput(source=before),),
-                update=dict(measured.updates[index]),
-            )
+    layers = tuple(
+        replace(
+            layer,
+            times={kind: {size: _layer_times(measured, index, size) for size in measured.series}},
+            update=dict(measured.updates[index]),
         )
-        before = layer_name
+        for index, layer in enumerate(timeless_layers(measured.layers, measured.sizes))
+    )
     return Profile(
         name=name,
         precision=request.precision,
         reference=kind,
-        layers=tuple(layers),
+        layers=layers,
         tied=measured.tied,
         action_overhead=statistics.mean(_beginnings(measured)),
         provenance=_provenance(measured, request, date),
+    )
+
+
+def timeless_layers(names: Sequence[str], sizes: Sequence[Sizes]) -> tuple[Layer, ...]:
+    """The layers of a chain with their sizes; no times."""
+    before = (MODEL_INPUT, *names)[: len(names)]
+    return tuple(
+        Layer(
+            name=name,
+            parameter_bytes=of_layer.parameter_bytes,
+            output_bytes=of_layer.output_bytes,
+            activation_bytes=of_layer.activation_bytes,
+            carried_bytes=of_layer.carried_bytes,
+            transient_bytes=of_layer.transient_bytes,
+            workspace_bytes=of_layer.workspace_bytes,
+            forward_flops=of_layer.forward_flops,
+            backward_flops=of_layer.backward_flops,
+            times={},
+            inputs=(LayerInput(source=source),),
+        )
+        for name, source, of_layer in zip(names, before, sizes, strict=True)
     )
 
 
@@ -167,7 +177,7 @@ def _provenance(measured: Measured, request: Request, date: str) -> dict[str, An
         ),
         "action_overhead_s": dict(zip(("forward", "backward"), _beginnings(measured), strict=True)),
         "updates": "gradient norm and one optimizer step",
-        "flops": "matrix products, convolutions and attention (in full, causal or not) only",
+        "flops": FLOPS,
     }
 
 

@@ -22,8 +22,8 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from ignite_scheduler import zoo
 from ignite_scheduler.engine.chain import DTYPES, StageModule, Tensors
 from ignite_scheduler.errors import IgniteError, InputError
-from ignite_scheduler.model import MODEL_INPUT, Layer, LayerInput, Profile
-from ignite_scheduler.profiler.assembly import reference_document
+from ignite_scheduler.model import Profile
+from ignite_scheduler.profiler.assembly import FLOPS, reference_document, timeless_layers
 from ignite_scheduler.profiler.live import LiveBytes
 from ignite_scheduler.profiler.passes import Bench
 from ignite_scheduler.profiler.request import Request, Sizes
@@ -66,7 +66,7 @@ def size(request: Request, *, name: str, date: str) -> Profile:
         name=name,
         precision=request.precision,
         reference=None,
-        layers=_as_layers(chain, sizes),
+        layers=timeless_layers([name for name, _ in layers(chain)], sizes),
         tied=tied_layers(chain),
         provenance={
             "sized": date,
@@ -79,7 +79,7 @@ def size(request: Request, *, name: str, date: str) -> Profile:
             "parameters": sum(parameter.numel() for parameter in chain.parameters()),
             "method": "fake tensors on a CPU, nothing computed; no times",
             "torch": str(torch.__version__),
-            "flops": "matrix products, convolutions and attention (in full, causal or not) only",
+            "flops": FLOPS,
         },
     )
 
@@ -180,23 +180,3 @@ def _with_transients(bench: Bench, sizes: tuple[Sizes, ...]) -> tuple[Sizes, ...
         latest = found.setdefault(index, found[index - 1]) if index else found[0]
         result.append(replace(of_layer, transient_bytes=latest.per_sample, workspace_bytes=latest.fixed))
     return tuple(result)
-
-
-def _as_layers(chain: nn.Sequential, sizes: tuple[Sizes, ...]) -> tuple[Layer, ...]:
-    names = [name for name, _ in layers(chain)]
-    return tuple(
-        Layer(
-            name=name,
-            parameter_bytes=of_layer.parameter_bytes,
-            output_bytes=of_layer.output_bytes,
-            activation_bytes=of_layer.activation_bytes,
-            carried_bytes=of_layer.carried_bytes,
-            transient_bytes=of_layer.transient_bytes,
-            workspace_bytes=of_layer.workspace_bytes,
-            forward_flops=of_layer.forward_flops,
-            backward_flops=of_layer.backward_flops,
-            times={},
-            inputs=(LayerInput(source=before),),
-        )
-        for name, before, of_layer in zip(names, (MODEL_INPUT, *names), sizes, strict=False)
-    )

@@ -41,8 +41,8 @@ def layer_sizes(bench: Bench) -> tuple[Sizes, ...]:
         kept.append(Kept(leaves=leaves, outputs=values))
         found.append(
             {
-                "parameter_bytes": float(sum(p.numel() * p.element_size() for p in stage.layers.parameters())),
-                "output_bytes": _num_bytes(output) / size,
+                "parameter_bytes": float(num_bytes_of(stage.layers.parameters())),
+                "output_bytes": num_bytes_of(output) / size,
                 "forward_flops": counter.get_total_flops() / size,
             }
         )
@@ -125,5 +125,6 @@ def _identities(tensors: Iterable[Tensor]) -> set[int]:
     return {tensor.untyped_storage()._cdata for tensor in tensors}
 
 
-def _num_bytes(tensors: Tensors) -> int:
+def num_bytes_of(tensors: Iterable[Tensor]) -> int:
+    """Bytes of all elements of the tensors."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)

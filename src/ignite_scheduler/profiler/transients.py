@@ -22,6 +22,7 @@ from ignite_scheduler.engine.entrance import Entrance, Exit
 from ignite_scheduler.engine.memory import forget_peak, own_bytes, peak_bytes
 from ignite_scheduler.profiler.passes import Bench, as_leaves, forward
 from ignite_scheduler.profiler.request import Sizes
+from ignite_scheduler.profiler.sizes import num_bytes_of
 
 _APART: Final = 4
 """Sizes by which the two parts are told apart differ by this factor: far smaller ones may use other kernels."""
@@ -97,10 +98,10 @@ def _rises(bench: Bench, samples: int, gauge: Gauge) -> list[_Rise]:
     for index, stage in enumerate(bench.stages):
         last = index == len(bench.stages) - 1
         entrance = Entrance(as_leaves(values))
-        entering = _num_bytes(values)
+        entering = num_bytes_of(values)
         values, rise = gauge(partial(_entered, bench, stage, entrance, samples, last=last))
         kept.append((entrance, Exit(values)))
-        rises.append(_Rise(entering=entering, leaving=_num_bytes(values), forward=rise))
+        rises.append(_Rise(entering=entering, leaving=num_bytes_of(values), forward=rise))
     gradients: Tensors = tuple(torch.ones_like(value) for value in values)
     del values
     for rise_of_layer in reversed(rises):
@@ -127,7 +128,3 @@ def _risen(device: torch.device, work: Callable[[], Result]) -> tuple[Result, in
     forget_peak()
     result = work()
     return result, max(0, (peak_bytes() or 0) - before)
-
-
-def _num_bytes(tensors: Tensors) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
