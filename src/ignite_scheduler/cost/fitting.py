@@ -133,9 +133,7 @@ def _charged(run: Observation, calibration: Calibration) -> tuple[Schedule, Dura
         forward=tuple(_actions(stage, stage.forward, calibration) for stage in run.stages),
         backward=tuple(_actions(stage, stage.backward, calibration) for stage in run.stages),
         edges=edges,
-        finish=tuple(
-            stage.update * calibration.update + calibration.step / (stage.speed or 1.0) for stage in run.stages
-        ),
+        finish=tuple(stage.update * calibration.update + calibration.step / _pace(stage) for stage in run.stages),
         reductions=tuple(
             Reduction(stages=each.stages, seconds=each.planned + 2 * (len(each.stages) - 1) * calibration.message)
             for each in run.reductions
@@ -146,7 +144,7 @@ def _charged(run: Observation, calibration: Calibration) -> tuple[Schedule, Dura
 
 def _actions(stage: StageObservation, planned: Sequence[float], calibration: Calibration) -> tuple[float, ...]:
     kind = calibration.of(stage.kind)
-    return tuple(max(0.0, kind.rate * seconds + kind.launch / (stage.speed or 1.0)) for seconds in planned)
+    return tuple(max(0.0, kind.rate * seconds + kind.launch / _pace(stage)) for seconds in planned)
 
 
 # -- constants ---------------------------------------------------------------------------------------------------------
@@ -326,6 +324,11 @@ def _checkpoint(runs: Sequence[Observation]) -> CheckpointTime | None:
 # -- how sure ----------------------------------------------------------------------------------------------------------
 
 
+def _ratio(run: Observation, calibration: Calibration) -> float:
+    """Measured ÷ predicted step."""
+    return run.step.median / float(predicted_timeline(run, calibration).step)
+
+
 def _held_out_ratios(runs: Sequence[Observation], before: Calibration | None) -> tuple[list[float], str]:
     """Measured ÷ predicted step of every run, by constants that were fitted without its model; and how, in words."""
     models = {run.model for run in runs}
@@ -339,13 +342,13 @@ def _held_out_ratios(runs: Sequence[Observation], before: Calibration | None) ->
     for held in groups:
         others = [run for run in runs if run not in held] or runs
         constants = _constants(others, before)
-        ratios += [run.step.median / float(predicted_timeline(run, constants).step) for run in held]
+        ratios += [_ratio(run, constants) for run in held]
     return ratios, how
 
 
 def _middle(runs: Sequence[Observation], fitted: Calibration, before: Calibration | None) -> float:
     """Typical measured ÷ predicted step by the constants of all runs; runs of an earlier calibration lay at 1."""
-    ratios = [run.step.median / float(predicted_timeline(run, fitted).step) for run in runs]
+    ratios = [_ratio(run, fitted) for run in runs]
     return median(ratios + [1.0] * (0 if before is None else before.num_runs))
 
 
