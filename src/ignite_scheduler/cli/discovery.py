@@ -11,12 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ignite_scheduler.cli.cards import CudaCard, catalogue_kind, cuda_cards
-
-__all__ = [
-    "CudaCard", "Machine", "System", "catalogue_kind", "cgroup_version", "cluster_document", "cpu_quota", "cuda_cards",
-    "this_machine", "usable_cores", "usable_memory", "used_memory",
-]  # fmt: skip
+from ignite_scheduler.cli.cards import CudaCard, cuda_cards
 
 _UNLIMITED: Final = 2**60
 """A control group without a limit of its own says some number above this (version 1)."""

@@ -177,11 +177,11 @@ def _kind(device: str) -> str | None:
     """The catalogue's name of a card, so that a discovered cluster and a profile agree."""
     if not device.startswith("cuda"):
         return None
-    from ignite_scheduler.cli.discovery import catalogue_kind, cuda_cards
+    from ignite_scheduler.cli.cards import cuda_cards
 
     cards = list(cuda_cards())
     index = int(device.partition(":")[2] or 0)
-    return catalogue_kind(cards[index].name) if index < len(cards) else None
+    return cards[index].kind if index < len(cards) else None
 
 
 @contextmanager
