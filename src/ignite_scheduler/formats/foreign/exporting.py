@@ -75,6 +75,8 @@ _LAYER_LOSSES: Final[Mapping[str, tuple[str, Callable[[Layer], bool]]]] = {
     "kept": ("activation_bytes (an import takes the inputs' bytes)", lambda layer: layer.activation_bytes > 0),
     "partial": ("reads of a part of an output", lambda layer: any(edge.bytes is not None for edge in layer.inputs)),
     "sample": ("reads of the sample beside other layers", _reads_both),
+    "carried": ("carried_bytes", lambda layer: layer.carried_bytes > 0),
+    "transient": ("transient_bytes", lambda layer: layer.transient_bytes > 0),
     "workspace": ("workspace_bytes", lambda layer: layer.workspace_bytes > 0),
     "flops": ("FLOPs", lambda layer: layer.forward_flops is not None or layer.backward_flops is not None),
     "update": ("update_s", lambda layer: bool(layer.update)),
