@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +14,7 @@ from ignite_scheduler.api.planning import read_calibration
 from ignite_scheduler.api.running import drift_entry
 from ignite_scheduler.errors import DocumentError, InputError, NotFoundError
 from ignite_scheduler.formats import calibration_document, load_observation, observation_document, parse_calibration
+from ignite_scheduler.formats.files import digest
 from ignite_scheduler.formats.run_files import OBSERVATION_FILE
 
 if TYPE_CHECKING:
@@ -130,8 +129,7 @@ def calibrate(
 
 def _digest(observation: Observation) -> str:
     """Digits that tell one run's observation from another's."""
-    text = json.dumps(observation_document(observation), sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return digest(observation_document(observation))[:12]
 
 
 def observation_files(place: Path) -> tuple[Path, ...]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ignite_scheduler.cost.calibration import Calibration, CheckpointTime, KindCalibration, Quantiles
+from ignite_scheduler.formats.files import digest
 from ignite_scheduler.formats.source import Source, read_source
 from ignite_scheduler.model import Plan
 
@@ -66,8 +65,7 @@ def calibration_name(calibration: Calibration) -> str:
 
     Number of runs, date where the provenance has one, and the first digits of a hash of the whole document.
     """
-    text = json.dumps(calibration_document(calibration), sort_keys=True, ensure_ascii=False)
-    digits = hashlib.sha256(text.encode()).hexdigest()[:8]
+    digits = digest(calibration_document(calibration))[:8]
     date = calibration.provenance.get("date")
     dated = f" of {date}" if isinstance(date, str) and date else ""
     return f"{calibration.num_runs} run{'' if calibration.num_runs == 1 else 's'}{dated} ({digits})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -75,6 +76,12 @@ def _sync_folder(folder: Path) -> None:
 def json_text(document: Mapping[str, Any] | Sequence[Any]) -> str:
     """A document as JSON text; a number that is not finite is a ValueError, since JSON has none."""
     return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def digest(document: Mapping[str, Any]) -> str:
+    """Hexadecimal digits that are the same for equal documents, whatever the order of their keys."""
+    text = json.dumps(document, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_/.][A-Za-z0-9_/.+-]*( [A-Za-z0-9_/.+-]+)*")
