@@ -12,9 +12,8 @@ from ignite_scheduler.model import Reference
 from ignite_scheduler.zoo.batches import take
 from ignite_scheduler.zoo.chain import Values, apply_layer, is_chain, layers, shapes
 from ignite_scheduler.zoo.dropout import drawing
-from ignite_scheduler.zoo.graph import graph_chain
 from ignite_scheduler.zoo.rehearsal import output_of
-from ignite_scheduler.zoo.resolve import build, dataset, describe, loss, original
+from ignite_scheduler.zoo.resolve import chain_of, dataset, describe, loss, original
 
 _NUM_SAMPLES: Final = 2
 """Enough to tell a sum over samples from a mean."""
@@ -34,11 +33,17 @@ def check(model: Reference, data: Reference, loss_name: str) -> tuple[str, ...]:
     InputError
         Something does not fit; the message names the layer with the shape of its input, or the loss with both shapes.
     """
-    chain, samples, measure = build(model, seed=0, data=data), dataset(data), loss(loss_name)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        module = original(model)
+        chain = chain_of(module, model, data)
+    samples, measure = dataset(data), loss(loss_name)
     indices = [index % len(samples) for index in range(_NUM_SAMPLES)]
     inputs, targets = take(samples, indices)
     with drawing(seed=0, step=0, samples=torch.arange(_NUM_SAMPLES)):
-        _check_same(model, inputs)
+        if not is_chain(module):
+            _check_same(module.eval(), chain.eval(), inputs, describe(model))
+            chain.train()
         output = _run(describe(model), chain, inputs)
     if output.shape[:1] != (_NUM_SAMPLES,):
         raise InputError(
@@ -93,18 +98,9 @@ def _loss_of(name: str, measure: Any, output: Tensor, targets: Tensor) -> Tensor
     return value
 
 
-def _check_same(reference: Reference, inputs: Values) -> None:
+def _check_same(module: nn.Module, chain: nn.Sequential, inputs: Values, source: str) -> None:
     """Hold a module with a forward of its own against the chain that it was cut into: outputs and gradients."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        module = original(reference)
-    if not isinstance(module, nn.Module) or is_chain(module):
-        return
-    source = describe(reference)
     parts = (inputs,) if isinstance(inputs, Tensor) else inputs
-    rows = tuple(part[[0, 1, 0]] for part in parts)
-    chain = graph_chain(module, rows, source).eval()
-    module.eval()
     expected = output_of(module(*parts), source)
     found = _run(source, chain, inputs)
     if expected.shape != found.shape or not torch.allclose(expected, found, rtol=_TOLERANCE, atol=_TOLERANCE):

@@ -64,13 +64,14 @@ def build(
     """
     torch = _torch()
     if seed is None:
-        return _chain(original(reference), reference, data, dtype)
+        return chain_of(original(reference), reference, data, dtype)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return _chain(original(reference), reference, data, dtype)
+        return chain_of(original(reference), reference, data, dtype)
 
 
-def _chain(module: Any, reference: Reference, data: Reference | None, dtype: dtype | None) -> nn.Sequential:
+def chain_of(module: Any, reference: Reference, data: Reference | None, dtype: dtype | None = None) -> nn.Sequential:
+    """The chain that :func:`build` makes of what the reference's function returned; it has the module's own weights."""
     import torch
 
     from ignite_scheduler.zoo.batches import example_inputs
