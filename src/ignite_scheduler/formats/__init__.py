@@ -1,6 +1,7 @@
 """Our documents: read with errors that name file, line and field; written so that they read back as the same value.
 
-Nothing heavy is imported here: the YAML reader and the validation library come in when a document is read.
+Nothing heavy is imported here: the YAML reader, the validation library and the cost model's values come in when a
+document is read.
 """
 
 from ignite_scheduler.formats.calibration import (

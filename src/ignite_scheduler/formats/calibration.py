@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ignite_scheduler.cost.calibration import Calibration, CheckpointTime, KindCalibration, Quantiles
 from ignite_scheduler.formats.files import digest
 from ignite_scheduler.formats.source import Source, read_source
 from ignite_scheduler.model import Plan
 
 if TYPE_CHECKING:
+    from ignite_scheduler.cost.calibration import Calibration, KindCalibration, Quantiles
     from ignite_scheduler.formats.shapes.calibration import CalibrationShape, KindCalibrationShape
 
 CALIBRATION_SCHEMA: Final = "ignite/calibration/v1"
@@ -100,6 +100,7 @@ def _kind_entry(kind: KindCalibration) -> dict[str, Any]:
 
 
 def _calibration(source: Source) -> Calibration:
+    from ignite_scheduler.cost.calibration import Calibration, CheckpointTime, Quantiles
     from ignite_scheduler.formats.shapes.calibration import CalibrationShape
     from ignite_scheduler.formats.shapes.check import check
 
@@ -142,6 +143,8 @@ def _check_order(source: Source, shape: CalibrationShape) -> None:
 
 
 def _kind(shape: KindCalibrationShape) -> KindCalibration:
+    from ignite_scheduler.cost.calibration import KindCalibration
+
     return KindCalibration(
         rate=shape.rate,
         launch=shape.launch_s,

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -92,6 +91,8 @@ def catalogue() -> Mapping[str, Kind]:
     DocumentError
         The file that ships with the package was changed and is wrong now.
     """
+    from importlib import resources
+
     from ignite_scheduler.formats.shapes.check import check
     from ignite_scheduler.formats.shapes.devices import DevicesShape
     from ignite_scheduler.formats.source import read_source

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -80,6 +79,8 @@ def json_text(document: Mapping[str, Any] | Sequence[Any]) -> str:
 
 def digest(document: Mapping[str, Any]) -> str:
     """Hexadecimal digits that are the same for equal documents, whatever the order of their keys."""
+    import hashlib
+
     text = json.dumps(document, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -6,19 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ignite_scheduler.cost.calibration import Quantiles
-from ignite_scheduler.cost.observation import (
-    EdgeObservation,
-    Observation,
-    Promised,
-    ReductionObservation,
-    Sample,
-    StageObservation,
-)
 from ignite_scheduler.formats.calibration import seconds_entry
 from ignite_scheduler.formats.source import Place, Source, read_source
 
 if TYPE_CHECKING:
+    from ignite_scheduler.cost.observation import EdgeObservation, Observation, Promised, Sample, StageObservation
     from ignite_scheduler.formats.shapes.calibration import (
         EdgeObservationShape,
         ObservationShape,
@@ -123,6 +115,7 @@ def _promised_entry(promised: Promised) -> dict[str, Any]:
 
 
 def _observation(source: Source) -> Observation:
+    from ignite_scheduler.cost.observation import Observation, ReductionObservation
     from ignite_scheduler.formats.shapes.calibration import ObservationShape
     from ignite_scheduler.formats.shapes.check import check
 
@@ -188,6 +181,8 @@ def _check_pairs(source: Source, shape: ObservationShape) -> None:
 
 
 def _measured(shape: SampleShape) -> Sample:
+    from ignite_scheduler.cost.observation import Sample
+
     return Sample(median=shape.median_s, spread=shape.spread, count=shape.count)
 
 
@@ -196,6 +191,8 @@ def _sample(shape: SampleShape | None) -> Sample | None:
 
 
 def _stage(shape: StageObservationShape) -> StageObservation:
+    from ignite_scheduler.cost.observation import StageObservation
+
     return StageObservation(
         device=shape.device,
         kind=shape.kind,
@@ -213,6 +210,8 @@ def _stage(shape: StageObservationShape) -> StageObservation:
 
 
 def _edge(shape: EdgeObservationShape) -> EdgeObservation:
+    from ignite_scheduler.cost.observation import EdgeObservation
+
     return EdgeObservation(
         source=shape.source,
         target=shape.target,
@@ -225,6 +224,9 @@ def _edge(shape: EdgeObservationShape) -> EdgeObservation:
 
 
 def _promised(shape: PromisedShape) -> Promised:
+    from ignite_scheduler.cost.calibration import Quantiles
+    from ignite_scheduler.cost.observation import Promised
+
     return Promised(
         calibration=shape.calibration,
         step=Quantiles(low=shape.step.low_s, middle=shape.step.middle_s, high=shape.step.high_s),
