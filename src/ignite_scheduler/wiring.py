@@ -155,8 +155,7 @@ def run(
     request = replace(request, origin=time.time())
     with place.locked():
         place.begin(request)
-        report = _Session(place, request).drive(watch)
-    return report
+        return _Session(place, request).drive(watch)
 
 
 def resume(directory: Path, *, watch: Watcher | None = None) -> RunReport:
