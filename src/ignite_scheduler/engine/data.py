@@ -14,6 +14,7 @@ from ignite_scheduler import zoo
 from ignite_scheduler.engine.chain import seed_random_numbers
 from ignite_scheduler.errors import InputError
 from ignite_scheduler.model import Job, Reference
+from ignite_scheduler.zoo.batches import stacked
 
 
 class SampleOrder:
@@ -91,28 +92,18 @@ class Samples:
             )
         return item[0], item[1]
 
-    def stack_inputs(self, items: list[Any]) -> tuple[Tensor, ...]:
-        """Samples' inputs as tensors with a first dimension over the samples."""
-        return self._stack(items)
+    def stack(self, items: list[Any]) -> tuple[Tensor, ...]:
+        """A part of samples (inputs, or targets) as tensors with a first dimension over the samples."""
+        columns = zip(*items, strict=True) if isinstance(items[0], tuple | list) else [items]
+        noun = f"job {self._owner!r}: samples of its data"
+        return tuple(self._convert(stacked([torch.as_tensor(item) for item in column], noun)) for column in columns)
 
     def stack_targets(self, items: list[Any]) -> Tensor:
         """Samples' targets as one tensor."""
-        targets = self._stack(items)
+        targets = self.stack(items)
         if len(targets) != 1:
             raise InputError(f"job {self._owner!r}: expected one target for each sample, found {len(targets)}")
         return targets[0]
-
-    def _stack(self, items: list[Any]) -> tuple[Tensor, ...]:
-        columns = zip(*items, strict=True) if isinstance(items[0], tuple | list) else [items]
-        return tuple(self._convert(self._stacked([torch.as_tensor(item) for item in column])) for column in columns)
-
-    def _stacked(self, tensors: list[Tensor]) -> Tensor:
-        shapes = list(dict.fromkeys(tuple(tensor.shape) for tensor in tensors))
-        if len(shapes) > 1:
-            raise InputError(
-                f"job {self._owner!r}: samples of its data differ in shape: {shapes[0]}, {shapes[1]}; pad or crop them"
-            )
-        return torch.stack(tensors)
 
     def _convert(self, tensor: Tensor) -> Tensor:
         dtype = self._dtype if tensor.is_floating_point() else tensor.dtype
@@ -188,7 +179,7 @@ class Reading:
         if len(self._items) < self._microbatches[self._microbatch]:
             return
         if self._wants_inputs:
-            self._inputs[self._microbatch] = self._samples.stack_inputs([item[0] for item in self._items])
+            self._inputs[self._microbatch] = self._samples.stack([item[0] for item in self._items])
         if self._wants_targets:
             self._targets[self._microbatch] = self._samples.stack_targets([item[1] for item in self._items])
         self._items.clear()

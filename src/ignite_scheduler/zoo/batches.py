@@ -26,9 +26,11 @@ def take(samples: Samples, indices: Iterable[int]) -> tuple[Values, Tensor]:
         An item is no pair (input, target) of tensors or numbers, or the items differ in shape.
     """
     items = [_pair(samples[index], index) for index in indices]
-    columns = [_stacked(list(column), "inputs") for column in zip(*(inputs for inputs, _ in items), strict=True)]
+    columns = [
+        stacked(list(column), "inputs of the data set") for column in zip(*(inputs for inputs, _ in items), strict=True)
+    ]
     inputs = columns[0] if len(columns) == 1 else tuple(columns)
-    return inputs, _stacked([target for _, target in items], "targets")
+    return inputs, stacked([target for _, target in items], "targets of the data set")
 
 
 def _pair(item: Any, index: int) -> tuple[tuple[Tensor, ...], Tensor]:
@@ -55,12 +57,11 @@ def _told(item: Any) -> str:
     return f"a mapping of {', '.join(map(str, item))}" if isinstance(item, Mapping) else type(item).__name__
 
 
-def _stacked(tensors: list[Tensor], noun: str) -> Tensor:
+def stacked(tensors: list[Tensor], noun: str) -> Tensor:
+    """The tensors along a new dimension 0; InputError, which calls them ``noun``, if they differ in shape."""
     shapes_found = sorted({tuple(tensor.shape) for tensor in tensors})
     if len(shapes_found) > 1:
-        raise InputError(
-            f"{noun} of the data set differ in shape: {shapes_found[0]}, {shapes_found[1]}; pad or crop them"
-        )
+        raise InputError(f"{noun} differ in shape: {shapes_found[0]}, {shapes_found[1]}; pad or crop them")
     return torch.stack(tensors)
 
 
