@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ignite_scheduler.errors import DocumentError, InputError
+from ignite_scheduler.formats.foreign.shapes import GraphEdge, GraphNode
 from ignite_scheduler.formats.profile import PROFILE_SCHEMA, parse_profile
 from ignite_scheduler.formats.source import Source
 from ignite_scheduler.model import MODEL_INPUT, Profile
@@ -156,6 +157,26 @@ def imported(
     except DocumentError as error:
         raise DocumentError(error.message, file=found.file, field=error.field) from None
     return Imported(profile=profile, assumptions=tuple(notes.assumptions), warnings=tuple(notes.warnings))
+
+
+def positions(source: Source, nodes: Sequence[GraphNode], edges: Sequence[GraphEdge]) -> dict[int, int]:
+    """Id of a node of a JSON graph → its place in the file.
+
+    Raises
+    ------
+    DocumentError
+        An id is there twice, or an edge names one that is no node's.
+    """
+    found: dict[int, int] = {}
+    for index, node in enumerate(nodes):
+        if node.id in found:
+            raise source.error(("nodes", index, "id"), f"the node {node.id} is there twice")
+        found[node.id] = index
+    for index, edge in enumerate(edges):
+        for key, end in (("sourceId", edge.source), ("destId", edge.target)):
+            if end not in found:
+                raise source.error(("edges", index, key), f"the edge names {end}, which is no node")
+    return found
 
 
 def without_inputs(

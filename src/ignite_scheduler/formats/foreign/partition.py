@@ -34,6 +34,7 @@ from ignite_scheduler.formats.foreign.common import (
     backward_of,
     imported,
     per_sample,
+    positions,
     shifted,
     unique_names,
     without_inputs,
@@ -136,18 +137,11 @@ FORMAT: Final = ForeignFormat(
 
 def _graph(source: Source, choices: Choices, notes: Notes) -> _Graph:
     shape = check(PartitionGraph, source)
-    nodes: dict[int, PartitionNode] = {}
-    for index, node in enumerate(shape.nodes):
-        if node.id in nodes:
-            raise source.error(("nodes", index, "id"), f"the node {node.id} is there twice")
-        nodes[node.id] = node
+    nodes = {own: shape.nodes[index] for own, index in positions(source, shape.nodes, shape.edges).items()}
     before: dict[int, list[int]] = {node: [] for node in nodes}
     behind: dict[int, list[int]] = {node: [] for node in nodes}
     edges = []
-    for index, edge in enumerate(shape.edges):
-        for key, end in (("sourceId", edge.source), ("destId", edge.target)):
-            if end not in nodes:
-                raise source.error(("edges", index, key), f"the edge names {end}, which is no node")
+    for edge in shape.edges:
         before[edge.target].append(edge.source)
         behind[edge.source].append(edge.target)
         edges.append((edge.source, edge.target, _bytes(edge, choices)))

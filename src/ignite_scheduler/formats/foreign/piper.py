@@ -31,6 +31,7 @@ from ignite_scheduler.formats.foreign.common import (
     Notes,
     imported,
     per_sample,
+    positions,
     shifted,
     total,
     unique_names,
@@ -66,7 +67,7 @@ def _recognises(found: Found) -> bool:
 def _read(found: Found, choices: Choices) -> Imported:
     assert found.source is not None
     graph, notes = check(PiperGraph, found.source), Notes()
-    positions = _positions(found.source, graph)
+    place_of = positions(found.source, graph.nodes, graph.edges)
     degree = choices.tensor_parallel or 1
     modes = [_modes(found.source, index, node, degree) for index, node in enumerate(graph.nodes)]
     samples, kind = choices.samples or 1, choices.kind or _kind(degree)
@@ -74,7 +75,7 @@ def _read(found: Found, choices: Choices) -> Imported:
     places = _time_places(names, choices)
     _say(notes, graph, modes, degree, samples, places, choices)
     names = unique_names(names, [node.id for node in graph.nodes])
-    outputs, inputs = _edges(graph, positions, names, samples)
+    outputs, inputs = _edges(graph, place_of, names, samples)
     layers = []
     for index, (plain, recomputing) in enumerate(modes):
         forward = _forward(plain, recomputing)
@@ -111,19 +112,6 @@ FORMAT: Final = ForeignFormat(
 
 def _kind(degree: int) -> str:
     return REFERENCE if degree == 1 else f"{REFERENCE}-tp{degree}"
-
-
-def _positions(source: Source, graph: PiperGraph) -> dict[int, int]:
-    positions: dict[int, int] = {}
-    for index, node in enumerate(graph.nodes):
-        if node.id in positions:
-            raise source.error(("nodes", index, "id"), f"the node {node.id} is there twice")
-        positions[node.id] = index
-    for index, edge in enumerate(graph.edges):
-        for key, end in (("sourceId", edge.source), ("destId", edge.target)):
-            if end not in positions:
-                raise source.error(("edges", index, key), f"the edge names {end}, which is no node")
-    return positions
 
 
 def _modes(source: Source, index: int, node: PiperNode, degree: int) -> tuple[PiperMode, PiperMode | None]:
@@ -196,17 +184,17 @@ def _say(
 
 
 def _edges(
-    graph: PiperGraph, positions: Mapping[int, int], names: Sequence[str], samples: int
+    graph: PiperGraph, place_of: Mapping[int, int], names: Sequence[str], samples: int
 ) -> tuple[list[float], list[list[Any]]]:
     """Bytes that leave each layer, and what each layer reads."""
     outputs: list[float] = [0.0] * len(names)
     inputs: list[list[Any]] = [[] for _ in names]
     for edge in graph.edges:
-        index = positions[edge.source]
+        index = place_of[edge.source]
         outputs[index] = max(outputs[index], per_sample(edge.bytes, samples))
     read: dict[tuple[int, int], float] = {}
     for edge in graph.edges:
-        key = positions[edge.source], positions[edge.target]
+        key = place_of[edge.source], place_of[edge.target]
         read[key] = max(read.get(key, 0.0), per_sample(edge.bytes, samples))
     for (source, target), num_bytes in read.items():
         whole = num_bytes == outputs[source]

@@ -54,14 +54,27 @@ Flag = Annotated[bool, Checked(_flag, {})]
 Key = Annotated[int, Checked(_key, {})]
 Three = Annotated[list[float], Checked(_three, {})]
 
-# --- dnn-partitioning ---
 
-
-class PartitionNode(Loose):
-    """A layer or an operator, forward or backward."""
+class GraphNode(Loose):
+    """A node of a JSON graph."""
 
     id: Integer
     name: Text | None = None
+
+
+class GraphEdge(Loose):
+    """An edge of a JSON graph, by ids of nodes."""
+
+    source: Integer = Field(alias="sourceId")
+    target: Integer = Field(alias="destId")
+
+
+# --- dnn-partitioning ---
+
+
+class PartitionNode(GraphNode):
+    """A layer or an operator, forward or backward."""
+
     supported: Flag = Field(alias="supportedOnFpga")
     cpu: NotNegative = Field(alias="cpuLatency")
     accelerator: NotNegative = Field(alias="fpgaLatency")
@@ -70,11 +83,9 @@ class PartitionNode(Loose):
     size: NotNegative
 
 
-class PartitionEdge(Loose):
+class PartitionEdge(GraphEdge):
     """A tensor between two nodes."""
 
-    source: Integer = Field(alias="sourceId")
-    target: Integer = Field(alias="destId")
     cost: NotNegative
     size: NotNegative | None = None
 
@@ -102,21 +113,17 @@ class PiperMode(Loose):
     sync_backward: dict[Key, NotNegative] = Field(default_factory=dict, alias="syncTimeBw")
 
 
-class PiperNode(Loose):
+class PiperNode(GraphNode):
     """A layer."""
 
-    id: Integer
-    name: Text | None = None
     modes: Annotated[dict[Samples, Annotated[list[PiperMode], Field(min_length=1)]], Field(min_length=1)] = Field(
         alias="TMPCs"
     )
 
 
-class PiperEdge(Loose):
+class PiperEdge(GraphEdge):
     """A tensor between two layers."""
 
-    source: Integer = Field(alias="sourceId")
-    target: Integer = Field(alias="destId")
     bytes: NotNegative = Field(alias="communicationCost")
 
 
