@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ignite_scheduler.formats.catalogue import Kind, catalogue, default_reserve, nearest_kinds
 from ignite_scheduler.formats.quantities import (
@@ -23,6 +23,8 @@ from ignite_scheduler.units import format_memory
 
 if TYPE_CHECKING:
     from ignite_scheduler.formats.shapes.cluster import ClusterShape, DeviceShape, LinkShape, NodeShape
+
+OtherT = TypeVar("OtherT", bound=float | None)
 
 FREE_LINKS: Final = (LinkRule(bandwidth=FREE_BANDWIDTH, latency=0.0),)
 """What a cluster file without ``links`` means: transfers take no time."""
@@ -119,10 +121,10 @@ def _device(source: Source, place: Place, entry: DeviceShape, node: str, device_
         speed=entry.speed,
         dtypes=dtypes,
         price=entry.price,
-        busy_power=_first(power.busy, known.busy_power if known else None),
+        busy_power=_or(power.busy, known.busy_power if known else None),
         idle_power=power.idle,
         peak_flops=_peaks(entry, dtypes, known),
-        memory_bandwidth=_first(entry.memory_bandwidth, known.memory_bandwidth if known else None),
+        memory_bandwidth=_or(entry.memory_bandwidth, known.memory_bandwidth if known else None),
         achievable_flops=_or(entry.achievable_flops, known.achievable_flops if known else 1.0),
         achievable_bandwidth=_or(entry.achievable_bandwidth, known.achievable_bandwidth if known else 1.0),
         launch_overhead=_or(entry.launch_overhead, known.launch_overhead if known else 0.0),
@@ -138,12 +140,8 @@ def _peaks(entry: DeviceShape, dtypes: frozenset[str], known: Kind | None) -> tu
     return tuple((dtype, entry.peak_flops) for dtype in sorted(dtypes))
 
 
-def _or(value: float | None, otherwise: float) -> float:
+def _or(value: float | None, otherwise: OtherT) -> float | OtherT:
     return otherwise if value is None else value
-
-
-def _first(*values: float | None) -> float | None:
-    return next((value for value in values if value is not None), None)
 
 
 def _usable_memory(source: Source, place: Place, entry: DeviceShape, known: Kind | None) -> float:
