@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from ignite_scheduler import zoo
+from ignite_scheduler.cost import microbatch_sizes
 from ignite_scheduler.engine import reference
 from ignite_scheduler.engine.chain import build_chain, layer_names
 from ignite_scheduler.engine.pool import RankPool, Seat
@@ -145,8 +146,7 @@ def uneven(job: Job) -> tuple[int, ...]:
     """Sizes of microbatches: the job's own where given, else about three with a smaller last one."""
     total = job.batch.total
     micro = job.batch.micro or max(1, -(-total // 3) + (total % 3 == 0 and total > 3))
-    full, rest = divmod(total, micro)
-    return (micro,) * full + ((rest,) if rest else ())
+    return microbatch_sizes(total, micro)
 
 
 def bare_plan(job: Job, names: Sequence[str], split: Split, microbatches: tuple[int, ...], schedule: str) -> Plan:

@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ignite_scheduler import zoo
+from ignite_scheduler.cost import microbatch_sizes
 from ignite_scheduler.engine.chain import StageModule, cut, element_type, tied_parameters
 from ignite_scheduler.engine.data import Reading, SampleOrder, Samples, num_steps
 from ignite_scheduler.engine.devices import open_device
@@ -165,8 +166,7 @@ class Worker:
         total, size, largest = 0.0, self.job.batch.total, max(self.plan.microbatches)
         for number, first in enumerate(range(0, len(self._held), size)):
             indices = torch.arange(first, min(first + size, len(self._held)))
-            full, rest = divmod(len(indices), largest)
-            sizes = (largest,) * full + ((rest,) if rest else ())
+            sizes = microbatch_sizes(len(indices), largest)
             reading = self._reading(self._held, indices, number, sizes)
             total += self.executor.evaluate(Batch(step=number, microbatches=sizes, samples=reading)) * len(indices)
         summed = torch.tensor(total, dtype=torch.float64, device=self._wire)
