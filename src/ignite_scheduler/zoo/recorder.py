@@ -182,10 +182,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         *,
         sampled: bool,
         where: str,
-        **more: Any,
+        written: Sequence[Tensor] = (),
     ) -> None:
         outputs = tuple(self.define(r, from_samples=sampled) if isinstance(r, Tensor) else None for r in results)
-        written = more.pop("written", ())
         writes = tuple(dict.fromkeys(n for t in written if (n := self.known(t)) is not None))
         changes = tuple(path for t in written if (path := self._notes.states.get(id(t))) is not None)
         if sampled:
@@ -203,7 +202,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 inside=None if self._running is None else self._running.step,
                 writes=writes,
                 changes=changes,
-                **more,
             )
         )
 
