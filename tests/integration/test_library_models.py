@@ -22,7 +22,8 @@ from ignite_scheduler.engine.doctor import GradientReport, even_splits, gradient
 from ignite_scheduler.engine.pool import RankPool  # noqa: E402
 from ignite_scheduler.engine.transport import Layout, Spec  # noqa: E402
 from ignite_scheduler.errors import InputError  # noqa: E402
-from ignite_scheduler.model import Layer, LayerInput, Profile, Reference  # noqa: E402
+from ignite_scheduler.model import Profile, Reference  # noqa: E402
+from ignite_scheduler.profiler.assembly import timeless_layers  # noqa: E402
 from ignite_scheduler.profiler.passes import Bench  # noqa: E402
 from ignite_scheduler.profiler.sizes import layer_sizes  # noqa: E402
 from ignite_scheduler.zoo.batches import take  # noqa: E402
@@ -39,7 +40,13 @@ pytestmark = [
 ]
 
 NAMES = {
-    "gpt2": ["transformer.wte", "transformer.wpe", *(f"transformer.h.{i}" for i in range(3)), "transformer.ln_f"],
+    "gpt2": [
+        "transformer.wte",
+        "transformer.wpe",
+        *(f"transformer.h.{i}" for i in range(3)),
+        "transformer.ln_f",
+        "lm_head",
+    ],
     "llama": ["model.embed_tokens", "model.layers.0", "model.layers.1", "model.norm", "lm_head"],
     "bert": ["bert.embeddings", "bert.encoder.layer.0", "bert.encoder.layer.1", "cls"],
     "bert-classifier": ["bert.embeddings", "bert.encoder.layer.0", "bert.encoder.layer.1", "bert.pooler", "classifier"],
@@ -56,7 +63,6 @@ NAMES = {
     ],
     "forked": ["down", "deeper", "middle", "up", "out"],
 }
-NAMES["gpt2"].append("lm_head")
 
 
 @pytest.fixture(scope="module")
@@ -156,20 +162,8 @@ def _profile(chain: nn.Module, stages: tuple[StageModule, ...], inputs: tuple[Te
         device=torch.device("cpu"),
         seed=0,
     )
-    found, before = [], "input"
-    for (name, _), sizes in zip(layers(chain), layer_sizes(bench), strict=True):  # type: ignore[arg-type]
-        found.append(
-            Layer(
-                name=name,
-                parameter_bytes=sizes.parameter_bytes,
-                output_bytes=sizes.output_bytes,
-                activation_bytes=sizes.activation_bytes,
-                times={},
-                inputs=(LayerInput(source=before),),
-            )
-        )
-        before = name
-    return Profile(name="p", precision="fp32", reference=None, layers=tuple(found))
+    found = timeless_layers([name for name, _ in layers(chain)], layer_sizes(bench))  # type: ignore[arg-type]
+    return Profile(name="p", precision="fp32", reference=None, layers=found)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +15,10 @@ from torch import Tensor, nn  # noqa: E402  # after the skip
 from ignite_scheduler import profiler, zoo  # noqa: E402
 from ignite_scheduler.errors import InputError  # noqa: E402
 from ignite_scheduler.formats import parse_profile, profile_document  # noqa: E402
-from ignite_scheduler.model import Batch, Job, Profile, Reference  # noqa: E402
+from ignite_scheduler.model import Batch, Job, Layer, Profile, Reference  # noqa: E402
 from ignite_scheduler.profiler import sizes, worker  # noqa: E402
 from ignite_scheduler.profiler.live import LiveBytes  # noqa: E402
-from ignite_scheduler.profiler.request import Request  # noqa: E402
+from ignite_scheduler.profiler.request import Request, Sizes  # noqa: E402
 from ignite_scheduler.profiler.transients import transients  # noqa: E402
 from ignite_scheduler.zoo.chain import fingerprint  # noqa: E402
 
@@ -55,10 +56,11 @@ def sized(model: Reference | Job, *, samples: int = 1) -> Profile:
     return profiler.measure(model, samples=(samples,), device="meta")
 
 
-def figures(profile: Profile) -> list[tuple[Any, ...]]:
+def figures(found: Sequence[Layer] | Sequence[Sizes]) -> list[tuple[Any, ...]]:
+    """The sizes of each layer, of a profile or as they were measured."""
     return [
-        (layer.parameter_bytes, layer.output_bytes, layer.activation_bytes, layer.forward_flops, layer.backward_flops)
-        for layer in profile.layers
+        (each.parameter_bytes, each.output_bytes, each.activation_bytes, each.forward_flops, each.backward_flops)
+        for each in found
     ]
 
 
@@ -70,10 +72,7 @@ def test_a_model_that_fits_is_sized_as_it_is_measured(name: str) -> None:
     chain = zoo.build(model, seed=0)
     measured = sizes.layer_sizes(worker._bench(asked, chain, torch.device("cpu")))
     profile = sized(model, samples=3)
-    assert figures(profile) == [
-        (each.parameter_bytes, each.output_bytes, each.activation_bytes, each.forward_flops, each.backward_flops)
-        for each in measured
-    ]
+    assert figures(profile.layers) == figures(measured)
     assert profile.provenance["structure"] == fingerprint(chain), "the profile suits the model that is trained"
 
 
@@ -103,9 +102,7 @@ def test_sixteen_bits_are_sized_as_they_are_measured() -> None:
     measured = sizes.layer_sizes(bench)
     found = sized(job, samples=2)
     assert found.precision == "bf16"
-    assert [row[:3] for row in figures(found)] == [
-        (each.parameter_bytes, each.output_bytes, each.activation_bytes) for each in measured
-    ]
+    assert [row[:3] for row in figures(found.layers)] == [row[:3] for row in figures(measured)]
 
 
 def test_a_sized_profile_has_no_times_and_reads_back() -> None:
@@ -132,7 +129,7 @@ def test_seven_billion_parameters_are_sized_without_being_there() -> None:
     assert forward - attention == pytest.approx(27.06e12, rel=1e-3)  # what others count without attention,
     assert forward + backward - attention * 7 / 2 == pytest.approx(81.19e12, rel=1e-3)  # forward and both ways
     block = profile.layers[1]
-    assert len(set(figures(profile)[1:-1])) == 1, "all blocks are alike"
+    assert len(set(figures(profile.layers)[1:-1])) == 1, "all blocks are alike"
     assert block.output_bytes == 4 * tokens * dim
     assert block.parameter_bytes == 4 * (4 * dim * dim + 3 * dim * 11_008 + 2 * dim)
     # Each norm: input, scaled input, output; query, key, value, what was read. Then four of the perceptron's width, a

@@ -91,29 +91,15 @@ def test_layers_add_up_to_what_the_chain_keeps_as_one_stage(name: str) -> None:
 
 def test_what_a_stage_keeps_follows_from_its_layers() -> None:
     from ignite_scheduler.cost import stage_activations
-    from ignite_scheduler.model import MODEL_INPUT, Layer, LayerInput, Profile
+    from ignite_scheduler.model import Profile
+    from ignite_scheduler.profiler.assembly import timeless_layers
 
     torch.manual_seed(0)
     chain = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Flatten(), nn.Linear(8, 8), nn.Tanh(), nn.Softplus())
     ready = bench(chain, torch.ones(4, 6), torch.zeros(4, 8))
     found = sizes.layer_sizes(ready)
-    profile = Profile(
-        name="chain",
-        precision="fp32",
-        reference=None,
-        layers=tuple(
-            Layer(
-                name=str(index),
-                parameter_bytes=layer.parameter_bytes,
-                output_bytes=layer.output_bytes,
-                activation_bytes=layer.activation_bytes,
-                carried_bytes=layer.carried_bytes,
-                times={},
-                inputs=(LayerInput(source=str(index - 1) if index else MODEL_INPUT),),
-            )
-            for index, layer in enumerate(found)
-        ),
-    )
+    layers = timeless_layers([str(index) for index in range(6)], found)
+    profile = Profile(name="chain", precision="fp32", reference=None, layers=layers)
     for first in range(6):
         for last in range(first + 1, 6):  # the last layer's forward ends with the loss
             part = nn.Sequential(*(chain[i] for i in range(first, last)))
