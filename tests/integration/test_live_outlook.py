@@ -92,9 +92,10 @@ def running(seen: list[Snapshot]) -> dict[int, JobView]:
     return {int(job.done): job for each in seen for job in each.jobs if job.state is State.RUNNING}
 
 
-@pytest.fixture
-def slow_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Snapshot]:
-    return played(monkeypatch, tmp_path / "run", scripted(SLOW_START))[1]
+@pytest.fixture(scope="module")
+def slow_start(tmp_path_factory: pytest.TempPathFactory) -> list[Snapshot]:
+    with pytest.MonkeyPatch.context() as patch:
+        return played(patch, tmp_path_factory.mktemp("slow") / "run", scripted(SLOW_START))[1]
 
 
 def test_the_first_steps_say_estimating_and_ten_steps_tell_the_remaining_time(slow_start: list[Snapshot]) -> None:
