@@ -17,15 +17,13 @@ def check_reference(job: Job, profile: Profile) -> None:
     InputError
         They differ. A job without a model of its own, or a profile that was not measured here, does not tell.
     """
-    measured = profile.provenance.get("model")
-    if (job.model.zoo is None and job.model.module is None) or not isinstance(measured, Mapping):
+    measured = _measured_on(profile)
+    if (job.model.zoo is None and job.model.module is None) or measured is None:
         return
-    own = _named(job.model.zoo, job.model.module, job.model.args)
-    found = _named(measured.get("zoo"), measured.get("module"), measured.get("args") or {})
-    if own != found:
+    if _named(job.model) != _named(measured):
         raise InputError(
             f"job {job.name!r}: profile {profile.name!r} was measured on another model: expected "
-            f"{_text(job.model)}, found {_text(Reference(**measured))}; {_anew(job)}"
+            f"{_text(job.model)}, found {_text(measured)}; {_anew(job)}"
         )
 
 
@@ -55,13 +53,23 @@ def check_structure(job: Job, profile: Profile) -> None:
         )
 
 
-def _named(zoo: Any, module: Any, args: Mapping[str, Any]) -> tuple[Any, ...]:
+def _measured_on(profile: Profile) -> Reference | None:
+    """The model that the profile's provenance names, which may hold anything; None where it does not tell."""
+    said = profile.provenance.get("model")
+    if not isinstance(said, Mapping):
+        return None
+    zoo, module = (name if isinstance(name, str) else None for name in (said.get("zoo"), said.get("module")))
+    args = said.get("args")
+    return Reference(zoo=zoo, module=module, args=args if isinstance(args, Mapping) else {})
+
+
+def _named(reference: Reference) -> tuple[Any, ...]:
     """What tells one model from another: its name and all arguments, defaults of the zoo included."""
     from ignite_scheduler.zoo.catalogue import MODELS
 
-    entry = MODELS.get(zoo) if zoo is not None else None
-    every = dict(entry.args if entry is not None else {}) | dict(args)
-    return zoo, module, {name: _listed(value) for name, value in every.items()}
+    entry = MODELS.get(reference.zoo) if reference.zoo is not None else None
+    every = dict(entry.args if entry is not None else {}) | dict(reference.args)
+    return reference.zoo, reference.module, {name: _listed(value) for name, value in every.items()}
 
 
 def _listed(value: Any) -> Any:

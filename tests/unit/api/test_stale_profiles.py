@@ -47,6 +47,13 @@ def test_a_plan_tells_other_models_apart_by_name_and_arguments() -> None:
             check_reference(job, other)
 
 
+@pytest.mark.parametrize("said", [{"zoo": "gpt", "extra": 1}, {"zoo": ["mlp"]}, {"zoo": "gpt", "args": "ab"}])
+def test_a_provenance_of_somebody_elses_making_is_compared_as_far_as_it_can_be(said: dict[str, object]) -> None:
+    job = replace(small_job(), model=Reference(zoo="mlp", args={"hidden": (8, 8)}))
+    with pytest.raises(InputError, match="measured on another model: expected mlp"):
+        check_reference(job, replace(small_profile(), provenance={"model": said}))
+
+
 def test_other_layers_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     first, *others = small_profile().layers
     profile = replace(small_profile(), layers=(replace(first, name="x"), *others))
