@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +44,12 @@ class Entry:
 
 
 HERE = "ignite_scheduler.zoo"
+
+
+def did_you_mean(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
+    """The end of a message about a name that is unknown: the nearest ones, or nothing where none is as near as that."""
+    near = difflib.get_close_matches(name, list(known), n=2, cutoff=likeness)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
 def index(*entries: Entry) -> dict[str, Entry]:

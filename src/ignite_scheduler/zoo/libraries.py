@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any, Final
 
 from torch import nn
 
 from ignite_scheduler.errors import ExternalError, InputError
+from ignite_scheduler.zoo.entries import did_you_mean
 
 _TORCHVISION_OPERATORS: Final = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
@@ -47,12 +47,12 @@ def huggingface(model: str, config: Mapping[str, Any]) -> nn.Module:
     if hasattr(found, "from_config"):
         kind = config.get("model_type", "")
         if kind not in library.CONFIG_MAPPING:
-            near = _near(str(kind), library.CONFIG_MAPPING)
+            near = did_you_mean(str(kind), library.CONFIG_MAPPING)
             raise InputError(f"{model} needs a 'model_type' in its config, such as llama; found {kind!r}{near}")
         made = _configured(library.CONFIG_MAPPING[kind], {k: v for k, v in config.items() if k != "model_type"})
         return found.from_config(made)  # type: ignore[union-attr, no-any-return]
     if not (isinstance(found, type) and issubclass(found, nn.Module)) or getattr(found, "config_class", None) is None:
-        raise InputError(f"transformers has no model class {model!r}{_near(model, dir(library))}")
+        raise InputError(f"transformers has no model class {model!r}{did_you_mean(model, dir(library))}")
     return found(_configured(found.config_class, config))  # type: ignore[attr-defined]
 
 
@@ -62,7 +62,7 @@ def _configured(kind: Any, options: Mapping[str, Any]) -> Any:
     known = {*default.to_dict(), *kind.attribute_map, *_OF_EVERY_CONFIG}
     for name in options:
         if name not in known and not hasattr(default, name):
-            raise InputError(f"{kind.__name__} has no option {name!r}{_near(name, known)}")
+            raise InputError(f"{kind.__name__} has no option {name!r}{did_you_mean(name, known)}")
     return kind(**options)
 
 
@@ -85,7 +85,7 @@ def timm(model: str, options: Mapping[str, Any]) -> nn.Module:
     """
     library = _library("timm", "timm")
     if not library.is_model(model):
-        raise InputError(f"timm has no model {model!r}{_near(model, library.list_models())}")
+        raise InputError(f"timm has no model {model!r}{did_you_mean(model, library.list_models())}")
     if options.get("pretrained"):
         raise InputError("timm models are built without pretrained weights: nothing is downloaded; drop 'pretrained'")
     try:
@@ -122,8 +122,3 @@ def mend_torchvision() -> None:
             operators.define(operator)  # type: ignore[no-untyped-call]
         _declared.append(operators)  # it lives as long as the process: dropped, it would take the operators with it
         importlib.import_module("torchvision")
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), n=2, cutoff=0.6)
-    return f"; did you mean {' or '.join(near)}?" if near else ""

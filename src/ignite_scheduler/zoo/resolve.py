@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from ignite_scheduler.errors import ExternalError, IgniteError, InputError
 from ignite_scheduler.model import Job, Reference
 from ignite_scheduler.zoo.catalogue import DATASETS, LIBRARIES, LOSSES, MODELS
-from ignite_scheduler.zoo.entries import Entry
+from ignite_scheduler.zoo.entries import Entry, did_you_mean
 
 if TYPE_CHECKING:
     from torch import Tensor, dtype, nn
@@ -232,8 +232,7 @@ def _called(reference: Reference, entries: Mapping[str, Entry], noun: str) -> An
 def _entry(name: str, entries: Mapping[str, Entry], noun: str) -> Entry:
     if name in entries:
         return entries[name]
-    near = difflib.get_close_matches(name, entries, n=2, cutoff=0.5)
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    hint = did_you_mean(name, entries, 0.5)
     raise InputError(f"unknown {noun} {name!r}{hint} The zoo has {', '.join(entries)}; your own is 'pkg.mod:name'")
 
 
@@ -296,9 +295,7 @@ def _imported(name: str, noun: str) -> Any:
         ) from error
     for part in attribute.split("."):
         if not hasattr(found, part):
-            near = difflib.get_close_matches(part, dir(found), n=2)
-            hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            raise InputError(f"{noun} {name!r}: {module_name!r} has no {part!r}{hint}")
+            raise InputError(f"{noun} {name!r}: {module_name!r} has no {part!r}{did_you_mean(part, dir(found))}")
         found = getattr(found, part)
     if not callable(found):
         raise InputError(f"{noun} {name!r} must be callable, found {type(found).__name__}")
