@@ -76,11 +76,13 @@ class Rule:
     def _shares(self) -> Iterator[list[tuple[Tensor, Tensor]]]:
         """(master, weight) pairs, a few at a time."""
         share: list[tuple[Tensor, Tensor]] = []
-        for pair in zip(self.state.parameters(), self._layers.parameters(), strict=True):
-            share.append(pair)
-            if sum(weight.nbytes for _, weight in share) >= _SHARE_BYTES:
+        num_bytes = 0
+        for master, weight in zip(self.state.parameters(), self._layers.parameters(), strict=True):
+            share.append((master, weight))
+            num_bytes += weight.nbytes
+            if num_bytes >= _SHARE_BYTES:
                 yield share
-                share = []
+                share, num_bytes = [], 0
         yield share
 
     @torch.no_grad()
