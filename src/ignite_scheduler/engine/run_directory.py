@@ -27,9 +27,7 @@ class Metrics:
         lines = path.read_text().splitlines() if path.exists() else []
         kept = [line for line in lines if _step_of(line) is not None and (_step_of(line) or 0) <= done]
         if len(kept) < len(lines):
-            writing = path.with_name(f".{METRICS_FILE}")
-            writing.write_text("".join(line + "\n" for line in kept))
-            writing.replace(path)
+            _put(path, "".join(line + "\n" for line in kept))
         self._file = path.open("a", buffering=1)
 
     def write(self, *, step: int, samples: int, seconds: float, **values: float | None) -> None:
@@ -75,9 +73,7 @@ def write_timeline(
     by_rank = [{measured.step: measured for measured in rank} for rank in ranks]
     common = sorted(set.intersection(*(set(rank) for rank in by_rank)))
     steps = [_step_times([rank[step] for rank in by_rank]) for step in common]
-    writing = directory / f".{TIMELINE_FILE}"
-    writing.write_text(json.dumps(measured_document(schedule, steps, description)) + "\n")
-    writing.replace(directory / TIMELINE_FILE)
+    _put(directory / TIMELINE_FILE, json.dumps(measured_document(schedule, steps, description)) + "\n")
 
 
 def write_memory(directory: Path, plan: Plan, rank_of: Sequence[int], uses: Sequence[MemoryUse]) -> None:
@@ -99,9 +95,14 @@ def write_memory(directory: Path, plan: Plan, rank_of: Sequence[int], uses: Sequ
         }
         for stage in plan.stages
     ]
-    writing = directory / f".{MEMORY_FILE}"
-    writing.write_text(json.dumps(entries, indent=1) + "\n")
-    writing.replace(directory / MEMORY_FILE)
+    _put(directory / MEMORY_FILE, json.dumps(entries, indent=1) + "\n")
+
+
+def _put(path: Path, text: str) -> None:
+    """Write a file that others may be reading. It need not outlive a crash of the machine: no step waits for a disk."""
+    writing = path.with_name(f".{path.name}")
+    writing.write_text(text)
+    writing.replace(path)
 
 
 def _step_times(parts: Sequence[MeasuredStep]) -> StepTimes:
