@@ -51,9 +51,7 @@ def problem_of(profile: Profile) -> Problem:
     job = parse_job(
         {"version": 1, "name": "j", "model": {"profile": "p.json"}, "batch": batch, "precision": "auto", "steps": 1}
     )
-    return Problem(
-        job=job, profile=profile, cluster=parse_cluster(CLUSTER), devices=None, objective="time", memory_margin=0.0
-    )
+    return Problem(job=job, profile=profile, cluster=parse_cluster(CLUSTER))
 
 
 def row(name: str, found: Imported, import_seconds: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ignite_scheduler.errors import InputError
@@ -68,9 +68,7 @@ def _count_once(found: Sequence[Row | Refused]) -> list[Row | Refused]:
                 best[key] = row
     kept = set(map(id, best.values()))
     return [
-        row
-        if isinstance(row, Refused) or row.plan.step is None or id(row) in kept
-        else Row(plan=row.plan, predicted=row.predicted, counted=False, notes=row.notes)
+        row if isinstance(row, Refused) or row.plan.step is None or id(row) in kept else replace(row, counted=False)
         for row in found
     ]
 
