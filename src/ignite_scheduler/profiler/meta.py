@@ -13,7 +13,7 @@ What cannot be had this way is time: such a profile has none, and a plan times i
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +32,7 @@ from ignite_scheduler.profiler.transients import transients
 from ignite_scheduler.zoo.batches import take
 from ignite_scheduler.zoo.chain import Layers, Values, apply_layer, fingerprint, layers, shapes, tied_layers
 from ignite_scheduler.zoo.dropout import drawing
+from ignite_scheduler.zoo.rehearsal import without_values
 from ignite_scheduler.zoo.resolve import describe
 
 _DTYPES: Final = DTYPES | {"fp16": torch.float16}
@@ -59,8 +60,7 @@ def size(request: Request, *, name: str, date: str) -> Profile:
     """
     chain = _outline(request)
     inputs, targets = take(zoo.dataset(request.data), [0])
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        _become_fake(chain)
+    with FakeTensorMode(allow_non_fake_inputs=True) as fake, without_values(chain, _DTYPES[request.precision], fake):
         sizes = _sized(request, _bench(request, chain.train(), inputs, targets))
     return Profile(
         name=name,
@@ -105,22 +105,6 @@ def _outline(request: Request) -> nn.Sequential:
         raise InputError(
             f"{error} (a model is sized without its weights: a builder that looks at their values cannot be)"
         ) from error
-
-
-def _become_fake(chain: nn.Sequential) -> None:
-    """Put fake tensors on the CPU in place of those on the meta device; what was one tensor stays one."""
-    fakes: dict[Tensor, Tensor] = {}
-    for module in chain.modules():
-        holders: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
-        for held in holders:
-            for name, tensor in held.items():
-                if tensor is not None:
-                    held[name] = fakes.setdefault(tensor, _fake_like(tensor))
-
-
-def _fake_like(tensor: Tensor) -> Tensor:
-    fake = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
-    return nn.Parameter(fake, requires_grad=tensor.requires_grad) if isinstance(tensor, nn.Parameter) else fake
 
 
 def _bench(request: Request, chain: nn.Sequential, inputs: Values, targets: Tensor) -> Bench:

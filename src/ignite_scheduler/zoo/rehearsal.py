@@ -42,7 +42,7 @@ def record(
     """
     try:
         fake = FakeTensorMode(allow_non_fake_inputs=True)
-        with _quiet(), _without_values(model, dtype, fake):
+        with _quiet(), without_values(model, dtype, fake):
             return [_record(model, blocks, tuple(map(fake.from_tensor, inputs)), source) for inputs in batches]
     except Exception:
         if any(parameter.is_meta for parameter in model.parameters()):
@@ -69,8 +69,8 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _without_values(model: nn.Module, dtype: torch.dtype, fake: FakeTensorMode) -> Iterator[None]:
-    """Within this block the model's state has no values; what is tied stays tied."""
+def without_values(model: nn.Module, dtype: torch.dtype, fake: FakeTensorMode) -> Iterator[None]:
+    """Within this block the model's state has no values: tensors of ``fake`` on the CPU; what is tied stays tied."""
     before: list[tuple[dict[str, Any], str, Tensor]] = []
     fakes: dict[int, Tensor] = {}
     for module in model.modules():
