@@ -40,11 +40,11 @@ def check(model: Reference, data: Reference, loss_name: str) -> tuple[str, ...]:
     samples, measure = dataset(data), loss(loss_name)
     indices = [index % len(samples) for index in range(_NUM_SAMPLES)]
     inputs, targets = take(samples, indices)
-    with drawing(seed=0, step=0, samples=torch.arange(_NUM_SAMPLES)):
-        if not is_chain(module):
+    if not is_chain(module):
+        with drawing(seed=0, step=0, samples=torch.arange(_NUM_SAMPLES)):
             _check_same(module.eval(), chain.eval(), inputs, describe(model))
-            chain.train()
-        output = _run(describe(model), chain, inputs)
+        chain.train()
+    output = _drawn(describe(model), chain, inputs)
     if output.shape[:1] != (_NUM_SAMPLES,):
         raise InputError(
             f"{describe(model)}: {_NUM_SAMPLES} samples go in, an output of shape {tuple(output.shape)} comes out; "
@@ -57,21 +57,22 @@ def check(model: Reference, data: Reference, loss_name: str) -> tuple[str, ...]:
             f"loss {loss_name!r} must return the sum of the samples' losses: {_NUM_SAMPLES} samples together give "
             f"{float(total.detach()):.6g}, one by one they add up to {parts:.6g} (does it take the mean?)"
         )
-    return (_MIXED,) if _mixes_samples(chain, inputs, describe(model)) else ()
+    return (_MIXED,) if _mixes_samples(describe(model), chain, inputs, output) else ()
 
 
-def _mixes_samples(chain: nn.Sequential, inputs: Values, source: str) -> bool:
-    """Whether the first sample's output is another beside another sample, in training."""
-    parts = (inputs,) if isinstance(inputs, Tensor) else inputs
-    twice = tuple(part[[0, 0]] for part in parts)
-    outputs = []
-    with torch.no_grad():
-        for values in (inputs, twice[0] if isinstance(inputs, Tensor) else twice):
-            with torch.random.fork_rng(devices=[]), drawing(seed=0, step=0, samples=torch.arange(_NUM_SAMPLES)):
-                torch.manual_seed(0)
-                outputs.append(_run(source, chain, values)[0].float())
-    beside_another, beside_itself = outputs
-    return not torch.allclose(beside_another, beside_itself, rtol=_TOLERANCE, atol=_TOLERANCE)
+@torch.no_grad()
+def _mixes_samples(source: str, chain: nn.Sequential, inputs: Values, output: Tensor) -> bool:
+    """Whether the first sample's output is another beside itself than beside the second one."""
+    twice = inputs[[0, 0]] if isinstance(inputs, Tensor) else tuple(part[[0, 0]] for part in inputs)
+    beside_itself = _drawn(source, chain, twice)
+    return not torch.allclose(output[0].float(), beside_itself[0].float(), rtol=_TOLERANCE, atol=_TOLERANCE)
+
+
+def _drawn(source: str, chain: nn.Sequential, inputs: Values) -> Tensor:
+    """The output for samples 0 and 1 of step 0, with the same random numbers at every call."""
+    with torch.random.fork_rng(devices=[]), drawing(seed=0, step=0, samples=torch.arange(_NUM_SAMPLES)):
+        torch.manual_seed(0)
+        return _run(source, chain, inputs)
 
 
 def _run(source: str, chain: nn.Sequential, inputs: Values) -> Tensor:
