@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ignite_scheduler.control.commands import StartGang
-from ignite_scheduler.cost import Assignment, evaluate
+from ignite_scheduler.cost import evaluate, straight
 from ignite_scheduler.model import (
     Batch,
     Checkpointing,
@@ -73,7 +73,7 @@ def small_cluster(*speeds: float) -> Cluster:
 def small_plan(job: Job, cluster: Cluster, split: tuple[int, ...] = (2, 1)) -> Plan:
     """That job on the cluster's first devices."""
     devices = tuple(device.id for device in cluster.devices[: len(split)])
-    choice = Assignment(split=split, devices=devices, microbatches=(4, 4), schedule="1f1b")
+    choice = straight(split=split, devices=devices, microbatches=(4, 4), schedule="1f1b")
     return evaluate(job, small_profile(), cluster, choice)
 
 

@@ -3,9 +3,10 @@
 :func:`evaluate` is the one place where a choice (split, devices, microbatches, schedule) becomes a plan with figures.
 """
 
+from ignite_scheduler.cost.choice import Assignment, StageChoice, straight
 from ignite_scheduler.cost.communication import cut_bytes, ring_seconds
 from ignite_scheduler.cost.compute import LayerSeconds, action_overhead, layer_seconds, update_seconds
-from ignite_scheduler.cost.iteration import Assignment, evaluate, microbatch_sizes, stage_durations
+from ignite_scheduler.cost.iteration import evaluate, microbatch_sizes, stage_durations
 from ignite_scheduler.cost.links import BandwidthCurve, all_gather_seconds
 from ignite_scheduler.cost.memory import (
     byte_scale,
@@ -31,6 +32,7 @@ __all__ = [
     "Assignment",
     "BandwidthCurve",
     "LayerSeconds",
+    "StageChoice",
     "action_overhead",
     "all_gather_seconds",
     "balanced_shares",
@@ -55,5 +57,6 @@ __all__ = [
     "stage_durations",
     "stage_memory",
     "stage_parameters",
+    "straight",
     "update_seconds",
 ]

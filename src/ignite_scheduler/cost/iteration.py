@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
+from ignite_scheduler.cost.choice import Assignment
 from ignite_scheduler.cost.communication import cut_bytes, ring_seconds
 from ignite_scheduler.cost.compute import LayerSeconds, action_overhead, layer_seconds, update_seconds
 from ignite_scheduler.cost.memory import byte_scale, memory_factors, resolved_precision, stage_memory
@@ -46,20 +46,6 @@ UNBOUNDED: Final = Bound(step=0.0, gap=math.inf, method="none", optimal=False)
 
 PACE_RATIO: Final = 3.0
 """A stage that takes this many times as long as every other one is worth a warning."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
-    """One choice for a straight pipeline.
-
-    ``split``: layers per stage, consecutive in the profile's order. ``devices``: the device id of each stage, distinct.
-    ``microbatches``: samples of each microbatch. ``schedule``: a name that :func:`make_schedule` knows.
-    """
-
-    split: tuple[int, ...]
-    devices: tuple[str, ...]
-    microbatches: tuple[int, ...]
-    schedule: str
 
 
 def microbatch_sizes(total: int, micro: int) -> tuple[int, ...]:
@@ -302,7 +288,7 @@ def _check(profile: Profile, assignment: Assignment) -> None:
             f"a split gives each of the {len(profile.layers)} layers to one stage and leaves no stage empty; "
             f"found {assignment.split}"
         )
-    if len(assignment.devices) != len(assignment.split) or len(set(assignment.devices)) != len(assignment.devices):
+    if len(assignment.devices) != len(assignment.split):  # one came twice
         raise InputError(f"expected {len(assignment.split)} distinct devices, one a stage; found {assignment.devices}")
     if min(assignment.microbatches, default=0) < 1:
         raise InputError(f"each microbatch needs at least 1 sample; found {assignment.microbatches}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ignite_scheduler.cost import Assignment
+from ignite_scheduler.cost import Assignment, straight
 from ignite_scheduler.errors import InputError
 from ignite_scheduler.model import Plan
 
@@ -29,7 +29,7 @@ def on_devices(plan: Plan, device_ids: tuple[str, ...]) -> Plan:
 
 def choice_of(plan: Plan) -> Assignment:
     """The choice that the plan is made of, to be timed again."""
-    return Assignment(
+    return straight(
         split=tuple(len(stage.layers) for stage in plan.stages),
         devices=tuple(stage.devices[0].device for stage in plan.stages),
         microbatches=plan.microbatches,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from ignite_scheduler.cost import Assignment, evaluate, microbatch_sizes, resolved_precision
+from ignite_scheduler.cost import Assignment, evaluate, microbatch_sizes, resolved_precision, straight
 from ignite_scheduler.cost.outlook import foretold
 from ignite_scheduler.model import Alternative, Bound, Plan
 from ignite_scheduler.planner.problem import Family
@@ -18,7 +18,7 @@ from ignite_scheduler.units import format_duration
 def assignment_of(setup: Setup, choice: Choice, family: Family) -> Assignment:
     """Devices, cuts and microbatches of a choice."""
     starts = [*reversed(choice.first), setup.model.num_layers]
-    return Assignment(
+    return straight(
         split=tuple(b - a for a, b in pairwise(starts)),
         devices=setup.classes.representatives(tuple(reversed(choice.classes))),
         microbatches=microbatch_sizes(setup.problem.job.batch.total, family.samples),

@@ -23,6 +23,7 @@ from ignite_scheduler.cost import (
     resolved_precision,
     stage_durations,
     stage_memory,
+    straight,
 )
 from ignite_scheduler.model import Bound, Device, Infeasible, Plan
 from ignite_scheduler.pipeline import timeline
@@ -90,7 +91,7 @@ def _assignments(setup: Setup, family: Family) -> Iterator[Assignment]:
             for cuts in combinations(inner, stages - 1):
                 split = tuple(b - a for a, b in pairwise((0, *cuts, setup.model.num_layers)))
                 if _timed(setup.problem, nouns, split):
-                    yield Assignment(split=split, devices=devices, microbatches=microbatches, schedule=family.schedule)
+                    yield straight(split=split, devices=devices, microbatches=microbatches, schedule=family.schedule)
 
 
 def _timed(problem: Problem, devices: list[Device], split: tuple[int, ...]) -> bool:

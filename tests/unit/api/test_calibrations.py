@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 import ignite_scheduler
 from ignite_scheduler import api
 from ignite_scheduler.cli import ignite
-from ignite_scheduler.cost import Assignment, evaluate
+from ignite_scheduler.cost import evaluate, straight
 from ignite_scheduler.cost.calibration import Calibration, CheckpointTime, KindCalibration, Quantiles
 from ignite_scheduler.cost.observation import Observation, Sample, StageObservation
 from ignite_scheduler.errors import DocumentError, InputError, NotFoundError
@@ -255,9 +255,7 @@ def test_a_time_limit_that_may_not_hold_is_warned_of() -> None:
 def choice(split: tuple[int, ...], micro: int = 4) -> Plan:
     devices = tuple(device.id for device in CLUSTER.devices[: len(split)])
     sizes = (micro,) * (8 // micro)
-    return evaluate(
-        JOB, PROFILE, CLUSTER, Assignment(split=split, devices=devices, microbatches=sizes, schedule="1f1b")
-    )
+    return evaluate(JOB, PROFILE, CLUSTER, straight(split=split, devices=devices, microbatches=sizes, schedule="1f1b"))
 
 
 def test_a_plan_can_be_timed_anew_with_what_runs_taught() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ignite_scheduler.cost import Assignment, evaluate
+from ignite_scheduler.cost import evaluate, straight
 from ignite_scheduler.cost.calibration import (
     ANY_KIND,
     Calibration,
@@ -67,7 +67,7 @@ CALIBRATION = Calibration(
 
 def plan(calibration: Calibration) -> Plan:
     profile, cluster = calibrated(PROFILE, CLUSTER, calibration)
-    choice = Assignment(split=(1, 1), devices=("n/half", "n/other"), microbatches=(1,), schedule="gpipe")
+    choice = straight(split=(1, 1), devices=("n/half", "n/other"), microbatches=(1,), schedule="gpipe")
     return evaluate(JOB, profile, cluster, choice)
 
 

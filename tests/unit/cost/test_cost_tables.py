@@ -3,7 +3,6 @@
 import pytest
 
 from ignite_scheduler.cost import (
-    Assignment,
     cut_bytes,
     evaluate,
     layer_seconds,
@@ -13,6 +12,7 @@ from ignite_scheduler.cost import (
     stage_activations,
     stage_memory,
     stage_parameters,
+    straight,
 )
 from ignite_scheduler.cost.memory import Activations
 from ignite_scheduler.errors import InputError
@@ -193,7 +193,7 @@ def test_a_plan_with_all_its_figures():
         device("x", price=1.0, busy_power=10.0, idle_power=1.0),
         device("y", speed=0.5, price=2.0, busy_power=20.0, idle_power=2.0),
     )
-    assignment = Assignment(split=(1, 1), devices=("n/x", "n/y"), microbatches=(1,) * 4, schedule="1f1b")
+    assignment = straight(split=(1, 1), devices=("n/x", "n/y"), microbatches=(1,) * 4, schedule="1f1b")
     plan = evaluate(job(optimizer=Optimizer(name="sgd")), p, cluster(*devices), assignment)
     # stage 0: f+b 3, stage 1: 2·3 = 6, links 1 each way: 1F1B ends at 1 + 1 + 4·6 + 1 + 2
     assert plan.predicted.step == 29.0
@@ -211,7 +211,7 @@ def test_a_plan_with_all_its_figures():
 
 def test_unknown_price_or_power_gives_null():
     p = profile(layer("a"))
-    assignment = Assignment(split=(1,), devices=("n/a",), microbatches=(1,), schedule="gpipe")
+    assignment = straight(split=(1,), devices=("n/a",), microbatches=(1,), schedule="gpipe")
     plan = evaluate(job(batch=Batch(total=1)), p, cluster(device()), assignment)
     assert plan.predicted.cost is None
     assert plan.predicted.energy is None
@@ -219,7 +219,7 @@ def test_unknown_price_or_power_gives_null():
 
 def test_a_16_bit_job_on_a_32_bit_profile_halves_bytes_and_says_so():
     p = profile(layer("a", output=8.0), layer("b", "a"))
-    assignment = Assignment(split=(1, 1), devices=("n/a", "n/b"), microbatches=(1, 1), schedule="gpipe")
+    assignment = straight(split=(1, 1), devices=("n/a", "n/b"), microbatches=(1, 1), schedule="gpipe")
     plan = evaluate(job(precision="bf16", batch=Batch(total=2)), p, cluster(device("a"), device("b")), assignment)
     assert plan.predicted.transfer_bytes == 2 * 2 * 4.0
     assert any("no times in bf16" in warning for warning in plan.warnings)
@@ -228,7 +228,7 @@ def test_a_16_bit_job_on_a_32_bit_profile_halves_bytes_and_says_so():
 def test_a_profile_without_any_times_is_timed_in_the_precision_asked_for():
     p = profile(layer("a", times={}, forward_flops=10.0))
     card = device(kind="card", speed=None, peak_flops=(("fp32", 5.0), ("bf16", 20.0)), memory_bandwidth=1e9)
-    assignment = Assignment(split=(1,), devices=("n/a",), microbatches=(1,), schedule="1f1b")
+    assignment = straight(split=(1,), devices=("n/a",), microbatches=(1,), schedule="1f1b")
     plan = evaluate(job(precision="bf16", batch=Batch(total=1)), p, cluster(card), assignment)
     assert plan.stages[0].forward == 0.5
     assert not any("no times" in warning for warning in plan.warnings)
@@ -236,7 +236,7 @@ def test_a_profile_without_any_times_is_timed_in_the_precision_asked_for():
 
 def test_overheads_and_updates_that_a_profile_gives_scale_with_speed():
     p = profile(layer("a", update={"sgd": 3.0}), action_overhead=0.5)
-    assignment = Assignment(split=(1,), devices=("n/a",), microbatches=(1, 1), schedule="gpipe")
+    assignment = straight(split=(1,), devices=("n/a",), microbatches=(1, 1), schedule="gpipe")
     plan = evaluate(job(batch=Batch(total=2)), p, cluster(device(speed=0.5)), assignment)
     assert plan.predicted.step == 2 * ((1.5 + 2.5) * 2) + 6.0
     assert plan.stages[0].update == 6.0
@@ -244,7 +244,7 @@ def test_overheads_and_updates_that_a_profile_gives_scale_with_speed():
 
 def test_tied_weights_on_two_stages_are_reduced_before_the_update():
     p = profile(layer("a", parameters=6.0), layer("b", "a", parameters=6.0), tied=(("a", "b"),))
-    assignment = Assignment(split=(1, 1), devices=("n/a", "n/b"), microbatches=(1,), schedule="gpipe")
+    assignment = straight(split=(1, 1), devices=("n/a", "n/b"), microbatches=(1,), schedule="gpipe")
     plan = evaluate(job(batch=Batch(total=1)), p, cluster(device("a"), device("b"), latency=0.0), assignment)
     alone = 1 + 1 + 1 + 2 + 1 + 2
     assert plan.stages[0].allreduce == plan.stages[1].allreduce == 6.0
@@ -258,14 +258,18 @@ def test_tied_weights_on_two_stages_are_reduced_before_the_update():
 def test_a_malformed_choice_is_refused(change):
     p = profile(layer("a"), layer("b", "a"))
     fine = {"split": (1, 1), "devices": ("n/a", "n/b"), "microbatches": (1,), "schedule": "gpipe"}
-    choice = Assignment(**(fine | change))
     with pytest.raises(InputError, match="found"):
-        evaluate(job(), profile(*p.layers[:2], layer("c", "b")), cluster(device("a"), device("b")), choice)
+        evaluate(
+            job(),
+            profile(*p.layers[:2], layer("c", "b")),
+            cluster(device("a"), device("b")),
+            straight(**(fine | change)),
+        )
 
 
 def test_no_link_and_no_time_are_named():
     p = profile(layer("a"), layer("b", "a"))
-    choice = Assignment(split=(1, 1), devices=("n/a", "n/b"), microbatches=(1,), schedule="gpipe")
+    choice = straight(split=(1, 1), devices=("n/a", "n/b"), microbatches=(1,), schedule="gpipe")
     apart = Cluster(name="c", nodes=(Node(name="n", devices=(device("a"), device("b"))),), links=())
     with pytest.raises(InputError, match="no link from n/a to n/b"):
         evaluate(job(), p, apart, choice)
