@@ -8,7 +8,7 @@ import numpy as np
 
 from ignite_scheduler.cost import layer_seconds, resolved_precision
 from ignite_scheduler.errors import InputError, NotFoundError
-from ignite_scheduler.model import Device, Infeasible, Job, Profile, Unused
+from ignite_scheduler.model import Device, Infeasible, Profile, Unused
 from ignite_scheduler.pipeline import SCHEDULES
 from ignite_scheduler.planner.instance import Classes
 from ignite_scheduler.planner.problem import Problem
@@ -23,20 +23,20 @@ class Allowed:
     unused: tuple[Unused, ...]
 
 
-def refuse(job: Job) -> Infeasible | None:
-    """The refusal of what this version cannot plan; None where it can."""
-    choice = job.pipeline
-    if choice.replicas not in ("auto", 1):
+def refuse(problem: Problem) -> Infeasible | None:
+    """The refusal of what whoever runs the plan is not able to do; None where nothing of it is demanded."""
+    choice = problem.job.pipeline
+    if choice.replicas not in ("auto", 1) and "replicas" not in problem.abilities:
         return Infeasible(
             code="replicas",
-            text=f"{choice.replicas} devices for each stage are asked for; this version plans one device a stage",
+            text=f"{choice.replicas} devices for each stage are asked for; what runs the plan has one device a stage",
             cures=("set pipeline.replicas to 1 or auto",),
         )
     for name in ("recompute", "shard", "offload"):
-        if getattr(choice, name) is True:
+        if getattr(choice, name) is True and name not in problem.abilities:
             return Infeasible(
                 code=name,
-                text=f"pipeline.{name} is demanded; this version plans without it",
+                text=f"pipeline.{name} is demanded; what runs the plan is not able to do it",
                 cures=(f"set pipeline.{name} to false or auto",),
             )
     if choice.schedule not in ("auto", *SCHEDULES):

@@ -11,6 +11,9 @@ from ignite_scheduler.pipeline import SCHEDULES
 
 Objective = Literal["time", "cost", "energy"]
 
+ABILITIES: Final = frozenset({"replicas", "recompute", "shard", "offload", "graph", "workers"})
+"""All that plans may have beyond a chain of one device a stage."""
+
 DEFAULT_WORK: Final = 8_000_000
 """Pipelines timed before the search gives up a proof: a few seconds of one core."""
 
@@ -34,6 +37,8 @@ class Problem:
         Safety factor on memory: 0.05 counts 5 % more than the formula gives.
     calibration
         What profile and cluster are charged with already (see :func:`charged`); gives the ranges. None = nothing.
+    abilities
+        What whoever runs the plan is able to do beyond a chain of one device a stage, of :data:`ABILITIES`.
     work
         Search budget: the number of pipelines timed. Counted, never clocked, so that a plan is repeatable.
     """
@@ -45,6 +50,7 @@ class Problem:
     objective: Objective = "time"
     memory_margin: float = 0.0
     calibration: Calibration | None = None
+    abilities: frozenset[str] = frozenset()
     work: int = DEFAULT_WORK
 
 

@@ -11,8 +11,9 @@ from ignite_scheduler.errors import InputError
 from ignite_scheduler.model import Device, Infeasible, Unused
 from ignite_scheduler.planner.instance import Arrays, Classes, Model, family_arrays, group, model_arrays
 from ignite_scheduler.planner.kernel import Ints, Numbers
-from ignite_scheduler.planner.permit import allowed_devices, check, check_times, permit, refuse
-from ignite_scheduler.planner.problem import Family, Problem, families
+from ignite_scheduler.planner.permit import permit
+from ignite_scheduler.planner.problem import Family, Problem
+from ignite_scheduler.planner.request import requested
 from ignite_scheduler.planner.solve import Goal, Permit, make_numbers
 
 
@@ -57,19 +58,20 @@ def prepare(problem: Problem) -> Setup | Infeasible:
     InputError, NotFoundError
         The request contradicts itself or names what does not exist.
     """
-    check(problem)
-    refusal = refuse(problem.job)
-    if refusal is not None:
-        return refusal
-    allowed = allowed_devices(problem)
-    if isinstance(allowed, Infeasible):
-        return allowed
-    check_times(problem, allowed.devices)
-    goal_of(problem, allowed.devices)
-    classes = group(problem.cluster, allowed.devices)
-    narrowed = classes.wide and bool(problem.job.resources.any_of)
+    request = requested(problem)
+    if isinstance(request, Infeasible):
+        return request
+    if not request.straight:
+        return Infeasible(
+            code="replicas",
+            text="more than a chain of one device a stage is demanded, which is not looked at here",
+            cures=("leave pipeline.replicas, recompute, shard and offload to the planner",),
+        )
+    goal_of(problem, request.devices)
+    classes = group(problem.cluster, request.devices)
+    narrowed = classes.wide and bool(request.any_of)
     if narrowed:
-        classes = group(problem.cluster, _requested(problem, allowed.devices))
+        classes = group(problem.cluster, _requested(problem, request.devices))
     permitted = permit(problem, classes)
     if isinstance(permitted, Infeasible):
         return permitted
@@ -79,8 +81,8 @@ def prepare(problem: Problem) -> Setup | Infeasible:
         model=model_arrays(problem.job, problem.profile, problem.memory_margin),
         permit=permitted,
         goal=goal_of(problem, classes.devices),
-        families=families(problem.job),
-        barred=allowed.unused,
+        families=request.families,
+        barred=request.barred,
         narrowed=narrowed,
     )
 
