@@ -155,15 +155,10 @@ def permit(problem: Problem, classes: Classes) -> Permit | Infeasible:
     choice, resources = job.pipeline, job.resources
     num_devices = int(classes.counts.sum())
     stages = len(choice.split) if choice.split != "auto" else choice.stages
-    if stages != "auto" and stages > num_layers:
-        return _too_few_layers(num_layers, stages, "stages")
     most = min(num_devices, num_layers, resources.max_devices or num_devices)
-    if stages != "auto" and stages > most:
-        return Infeasible(
-            code="devices",
-            text=f"{most} devices < {stages} stages: each stage needs a device of its own",
-            cures=(f"allow {stages - most} more devices", f"ask for {most} stages"),
-        )
+    refusal = too_many_stages(num_layers, most, stages, 1)
+    if refusal is not None:
+        return refusal
     counts = classes.counts_of() if not classes.wide else np.arange(num_devices + 1)[:, None]
     totals = counts.sum(axis=1)
     allowed = (totals >= 1) & (totals <= most)
@@ -186,6 +181,23 @@ def permit(problem: Problem, classes: Classes) -> Permit | Infeasible:
         may_cut[:] = False
         may_cut[np.concatenate(([0], np.cumsum(choice.split)))] = True
     return Permit(allowed, may_cut, int(totals[allowed].max()))
+
+
+def too_many_stages(num_layers: int, num_devices: int, stages: int | str, replicas: int) -> Infeasible | None:
+    """The refusal of more stages than layers or devices allow; ``stages`` may be ``auto``, then one is needed."""
+    least = 1 if stages == "auto" else int(stages)
+    if least > num_layers:
+        return _too_few_layers(num_layers, least, "stages")
+    if least * replicas <= num_devices:
+        return None
+    each = "a device of its own" if replicas == 1 else f"{replicas} devices"
+    noun = "stage: it needs" if least == 1 else "stages: each stage needs"
+    cures = [f"allow {least * replicas - num_devices} more devices"]
+    if num_devices >= replicas and least > 1:
+        cures.append(f"ask for {num_devices // replicas} stages")
+    if replicas > 1:
+        cures.append("ask for fewer replicas (pipeline.replicas)")
+    return Infeasible(code="devices", text=f"{num_devices} devices < {least} {noun} {each}", cures=tuple(cures))
 
 
 def _too_few_layers(num_layers: int, wanted: int, noun: str) -> Infeasible:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from ignite_scheduler.model import Device, Infeasible, Unused
-from ignite_scheduler.planner.permit import allowed_devices, check, check_times, refuse
+from ignite_scheduler.planner.permit import allowed_devices, check, check_times, refuse, too_many_stages
 from ignite_scheduler.planner.problem import Family, Problem, families
 
 
@@ -85,6 +85,9 @@ def requested(problem: Problem) -> Request | Infeasible:
     replicas = choice.replicas if choice.replicas != "auto" else None if "replicas" in problem.abilities else 1
     most_devices = min(len(allowed.devices), resources.max_devices or len(allowed.devices))
     stages = len(choice.split) if choice.split != "auto" else choice.stages
+    refusal = too_many_stages(num_layers, most_devices, stages, replicas or 1)
+    if refusal is not None:
+        return refusal
     most_stages = min(num_layers, most_devices // (replicas or 1))
     cuts = tuple(range(1, num_layers))
     if choice.split != "auto":
