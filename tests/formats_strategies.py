@@ -40,6 +40,7 @@ from ignite_scheduler.model import (
     Prediction,
     Profile,
     QueueTerms,
+    Reason,
     Reference,
     Resources,
     Share,
@@ -288,6 +289,16 @@ alternatives = st.builds(
 )
 
 
+reasons = st.builds(
+    Reason,
+    kind=st.sampled_from(["stage", "link", "allreduce", "memory", "batch"]),
+    text=st.text(max_size=8),
+    index=maybe(st.integers(0, 3)),
+    device=maybe(texts),
+    share=maybe(not_negative),
+)
+
+
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
     return Plan(
@@ -302,6 +313,7 @@ def plans(draw: st.DrawFn) -> Plan:
         alternatives=tuple(draw(st.lists(alternatives, max_size=2))),
         warnings=tuple(draw(st.lists(st.text(max_size=5), max_size=2))),
         resolved=draw(st.dictionaries(names, json_values, max_size=2)),
+        why=tuple(draw(st.lists(reasons, max_size=2))),
     )
 
 

@@ -15,13 +15,20 @@ from ignite_scheduler.model import (
     Infeasible,
     Plan,
     Prediction,
+    Reason,
     Share,
     Stage,
     Unused,
 )
 
 if TYPE_CHECKING:
-    from ignite_scheduler.formats.shapes.plan import InfeasibleShape, PlanShape, PredictedShape, StageShape
+    from ignite_scheduler.formats.shapes.plan import (
+        BindingShape,
+        InfeasibleShape,
+        PlanShape,
+        PredictedShape,
+        StageShape,
+    )
 
 PLAN_SCHEMA: Final = "ignite/plan/v1"
 
@@ -60,7 +67,7 @@ def answer_document(answer: Plan | Infeasible, *, job: str) -> dict[str, Any]:
 
 def plan_document(plan: Plan) -> dict[str, Any]:
     """The document that reads back as ``plan``; numbers that JSON lacks are null."""
-    return {
+    document = {
         "schema": PLAN_SCHEMA,
         "feasible": True,
         "job": plan.job,
@@ -80,6 +87,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "warnings": list(plan.warnings),
         "resolved": _plain(plan.resolved),
     }
+    return document | {"why": {"binds": [_reason_entry(reason) for reason in plan.why]}} if plan.why else document
 
 
 def infeasible_document(infeasible: Infeasible, *, job: str | None = None) -> dict[str, Any]:
@@ -168,6 +176,16 @@ def _alternative_entry(alternative: Alternative) -> dict[str, Any]:
     }
 
 
+def _reason_entry(reason: Reason) -> dict[str, Any]:
+    return {
+        "kind": reason.kind,
+        "index": reason.index,
+        "device": reason.device,
+        "share_of_step": reason.share,
+        "text": reason.text,
+    }
+
+
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
@@ -224,7 +242,12 @@ def _plan(shape: PlanShape) -> Plan:
         ),
         warnings=tuple(shape.warnings),
         resolved=shape.resolved,
+        why=() if shape.why is None else tuple(_reason(reason) for reason in shape.why.binds),
     )
+
+
+def _reason(shape: BindingShape) -> Reason:
+    return Reason(kind=shape.kind, text=shape.text, index=shape.index, device=shape.device, share=shape.share_of_step)
 
 
 def _or_inf(value: float | None) -> float:

@@ -112,11 +112,27 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """One thing that keeps the step from being shorter.
+
+    ``kind`` is what binds; ``index`` its stage (of a link: the sending one), ``device`` the one whose memory it is.
+    ``share`` is the part of the step that it accounts for: made p % faster, the step is share · p % shorter, for small
+    p; of memory and batch, the part of the step that would be saved. None = not worked out.
+    """
+
+    kind: Literal["stage", "link", "allreduce", "memory", "batch"]
+    text: str
+    index: int | None = None
+    device: str | None = None
+    share: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Stages, devices, microbatches and schedule for one job.
 
     ``microbatches`` are samples of each microbatch of one step, in order. ``resolved`` holds every value that was left
-    to the planner, as it was resolved.
+    to the planner, as it was resolved; ``why`` what binds, the most first.
     """
 
     job: str
@@ -130,6 +146,7 @@ class Plan:
     alternatives: tuple[Alternative, ...] = ()
     warnings: tuple[str, ...] = ()
     resolved: Mapping[str, Any] = field(default_factory=dict)
+    why: tuple[Reason, ...] = ()
 
     @property
     def device_ids(self) -> tuple[str, ...]:

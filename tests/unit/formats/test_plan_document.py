@@ -12,7 +12,18 @@ import pytest
 
 from ignite_scheduler.errors import DocumentError
 from ignite_scheduler.formats import answer_document, load_answer, load_plan, plan_document, write_json
-from ignite_scheduler.model import Alternative, Bottleneck, Bound, Infeasible, Plan, Prediction, Share, Stage, Unused
+from ignite_scheduler.model import (
+    Alternative,
+    Bottleneck,
+    Bound,
+    Infeasible,
+    Plan,
+    Prediction,
+    Reason,
+    Share,
+    Stage,
+    Unused,
+)
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "plan_v1.json"
 
@@ -68,6 +79,18 @@ def test_inputs_stand_in_a_stage_graph_only() -> None:
     assert "inputs" not in plan_document(PLAN)["stages"][0]
     graph = replace(PLAN, stages=(replace(PLAN.stages[0], inputs=()),))
     assert plan_document(graph)["stages"][0]["inputs"] == []
+
+
+def test_what_binds_stands_under_why_where_it_was_worked_out(tmp_path: Path) -> None:
+    assert "why" not in plan_document(PLAN)
+    told = replace(PLAN, why=(Reason(kind="stage", index=0, share=0.8, text="stage 0 sets the pace"),))
+
+    document = plan_document(told)
+
+    entry = {"kind": "stage", "index": 0, "device": None, "share_of_step": 0.8, "text": "stage 0 sets the pace"}
+    assert document["why"] == {"binds": [entry]}
+    write_json(tmp_path / "p.json", document)
+    assert load_plan(tmp_path / "p.json").why == told.why
 
 
 def test_numbers_that_json_lacks_are_null() -> None:
@@ -128,5 +151,5 @@ def test_a_wrong_plan_is_refused(tmp_path: Path, place: tuple[Any, ...], value: 
 
 def test_a_plan_may_carry_what_was_asked_beside_it(tmp_path: Path) -> None:
     path = tmp_path / "p.json"
-    write_json(path, plan_document(PLAN) | {"what_if": {"+1xT4": {}}})
+    write_json(path, plan_document(PLAN) | {"what_if": {"+1xT4": {}}, "differences": {"+1xT4": {}}})
     assert load_plan(path).job == "gpt-small"

@@ -89,6 +89,22 @@ class AlternativeShape(Shape):
     cost: NotNegative | None = None
 
 
+class BindingShape(Shape):
+    """One thing that keeps the step from being shorter, and for which part of the step it accounts."""
+
+    kind: Literal["stage", "link", "allreduce", "memory", "batch"]
+    index: Count | None = None
+    device: Text | None = None
+    share_of_step: Number | None = None
+    text: str
+
+
+class WhyShape(Shape):
+    """Why the plan is not faster, the most binding first."""
+
+    binds: list[BindingShape]
+
+
 class PlanShape(Shape):
     """A plan."""
 
@@ -105,7 +121,9 @@ class PlanShape(Shape):
     alternatives: list[AlternativeShape] = Field(default_factory=list)
     warnings: list[str] = Field(default_factory=list)
     resolved: dict[str, Any] = Field(default_factory=dict)
+    why: WhyShape | None = None
     what_if: dict[str, Any] | None = Field(default=None, description="the same question on changed clusters")
+    differences: dict[str, Any] | None = Field(default=None, description="of each what_if from this answer")
 
 
 class ReasonShape(Shape):
@@ -126,3 +144,4 @@ class InfeasibleShape(Shape):
     earliest_finish_s: NotNegative | None
     cures: list[str]
     what_if: dict[str, Any] | None = Field(default=None, description="the same question on changed clusters")
+    differences: dict[str, Any] | None = Field(default=None, description="of each what_if from this answer")
