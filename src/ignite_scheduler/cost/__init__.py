@@ -4,14 +4,23 @@
 """
 
 from ignite_scheduler.cost.choice import Assignment, StageChoice, straight
-from ignite_scheduler.cost.communication import cut_bytes, ring_seconds
-from ignite_scheduler.cost.compute import LayerSeconds, action_overhead, layer_seconds, update_seconds
+from ignite_scheduler.cost.communication import cut_bytes, ring_seconds, slowest_link
+from ignite_scheduler.cost.compute import (
+    LayerSeconds,
+    action_overhead,
+    held_update_seconds,
+    layer_seconds,
+    update_seconds,
+)
 from ignite_scheduler.cost.iteration import evaluate, microbatch_sizes, stage_durations
 from ignite_scheduler.cost.links import BandwidthCurve, all_gather_seconds
 from ignite_scheduler.cost.memory import (
     byte_scale,
     element_bytes,
+    held_activations,
+    held_parameters,
     memory_factors,
+    replica_memory,
     resolved_precision,
     stage_activations,
     stage_memory,
@@ -23,16 +32,19 @@ from ignite_scheduler.cost.replicas import (
     gradient_weights,
     group_seconds,
     group_transfer_seconds,
+    last_shares,
     parallel_pipelines,
     ring_over,
     samples_between,
 )
+from ignite_scheduler.cost.topology import Topology, topology
 
 __all__ = [
     "Assignment",
     "BandwidthCurve",
     "LayerSeconds",
     "StageChoice",
+    "Topology",
     "action_overhead",
     "all_gather_seconds",
     "balanced_shares",
@@ -44,19 +56,26 @@ __all__ = [
     "gradient_weights",
     "group_seconds",
     "group_transfer_seconds",
+    "held_activations",
+    "held_parameters",
+    "held_update_seconds",
+    "last_shares",
     "layer_seconds",
     "memory_factors",
     "microbatch_sizes",
     "parallel_pipelines",
     "price_per_second",
+    "replica_memory",
     "resolved_precision",
     "ring_over",
     "ring_seconds",
     "samples_between",
+    "slowest_link",
     "stage_activations",
     "stage_durations",
     "stage_memory",
     "stage_parameters",
     "straight",
+    "topology",
     "update_seconds",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ignite_scheduler.cost.memory import element_bytes
@@ -64,7 +64,12 @@ def action_overhead(profile: Profile, device: Device) -> float:
 
 def update_seconds(profile: Profile, first: int, last: int, device: Device, optimizer: str) -> float:
     """Seconds of the optimizer's update of layers ``first`` … ``last`` − 1 on the device, and of the end of a step."""
-    seconds = sum(layer.update.get(optimizer, 0.0) for layer in profile.layers[first:last])
+    return held_update_seconds(profile, range(first, last), device, optimizer)
+
+
+def held_update_seconds(profile: Profile, layers: Sequence[int], device: Device, optimizer: str) -> float:
+    """Seconds of the optimizer's update of these layers, by position, on the device, and of the end of a step."""
+    seconds = sum(profile.layers[index].update.get(optimizer, 0.0) for index in layers)
     return (seconds + device.step_launch) / (device.speed or 1.0)
 
 

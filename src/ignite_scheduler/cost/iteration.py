@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from itertools import accumulate, pairwise
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ignite_scheduler.cost.choice import Assignment
-from ignite_scheduler.cost.communication import cut_bytes, ring_seconds
-from ignite_scheduler.cost.compute import LayerSeconds, action_overhead, layer_seconds, update_seconds
-from ignite_scheduler.cost.memory import byte_scale, memory_factors, resolved_precision, stage_memory
+from ignite_scheduler.cost.choice import Assignment, StageChoice
+from ignite_scheduler.cost.gradients import reductions
+from ignite_scheduler.cost.memory import byte_scale, resolved_precision
 from ignite_scheduler.cost.money import energy_per_step, price_per_second
-from ignite_scheduler.errors import InputError
+from ignite_scheduler.cost.replicas import last_shares
+from ignite_scheduler.cost.stages import LayerClock, ReplicaSeconds, TimedStage
+from ignite_scheduler.cost.topology import Route, topology
+from ignite_scheduler.cost.transfers import edge_between
 from ignite_scheduler.model import (
     Alternative,
     Bottleneck,
@@ -20,7 +21,6 @@ from ignite_scheduler.model import (
     Cluster,
     Device,
     Job,
-    Link,
     Plan,
     Prediction,
     Profile,
@@ -31,15 +31,15 @@ from ignite_scheduler.model import (
 from ignite_scheduler.pipeline import (
     Durations,
     Edge,
-    Reduction,
+    Interval,
     Schedule,
     Timeline,
     bottleneck,
-    bubble_fraction,
     in_flight,
     make_schedule,
     timeline,
 )
+from ignite_scheduler.pipeline.actions import FORWARD
 
 UNBOUNDED: Final = Bound(step=0.0, gap=math.inf, method="none", optimal=False)
 """Says that nothing is known about better plans."""
@@ -66,7 +66,8 @@ def stage_durations(job: Job, profile: Profile, cluster: Cluster, assignment: As
     InputError
         The choice is malformed, a layer has no time on a device, or two neighbours have no link.
     """
-    return _Choice(job, profile, cluster, assignment).timing()
+    choice = _Choice(job, profile, cluster, assignment)
+    return choice.schedule, choice.durations
 
 
 def evaluate(
@@ -96,16 +97,14 @@ def evaluate(
     steps of the job, ``transfer_bytes`` for one.
     """
     choice = _Choice(job, profile, cluster, assignment)
-    schedule, durations = choice.timing()
-    timed = timeline(schedule, durations)
-    stages = choice.stages(schedule, durations, memory_margin)
+    stages = choice.planned_stages(memory_margin)
     return Plan(
         job=job.name,
         schedule=assignment.schedule,
         precision=resolved_precision(job, profile),
         microbatches=assignment.microbatches,
         stages=stages,
-        predicted=choice.prediction(schedule, durations, timed),
+        predicted=choice.prediction(timeline(choice.schedule, choice.durations)),
         bound=bound,
         unused=unused,
         alternatives=alternatives,
@@ -118,145 +117,156 @@ class _Choice:
     """Everything that belongs to one choice, looked up once."""
 
     def __init__(self, job: Job, profile: Profile, cluster: Cluster, assignment: Assignment) -> None:
-        _check(profile, assignment)
-        self.job, self.profile, self.assignment = job, profile, assignment
-        self.devices = [cluster.device(device_id) for device_id in assignment.devices]
-        self.bounds = [0, *accumulate(assignment.split)]
-        self.scale = byte_scale(job, profile)
-        self.precision = resolved_precision(job, profile)
-        self.cuts = [num_bytes * self.scale for num_bytes in cut_bytes(profile, assignment.split)]
-        self.links = [(_link(cluster, a, b), _link(cluster, b, a)) for a, b in pairwise(self.devices)]
-        self.cluster = cluster
-        self.by_size = {u: self._stage_seconds(u) for u in set(assignment.microbatches)}
+        self.job, self.profile, self.cluster, self.assignment = job, profile, cluster, assignment
+        self.topology = topology(profile, assignment)
+        self.devices = [[cluster.device(each) for each in stage.devices] for stage in assignment.stages]
+        self.schedule = make_schedule(
+            assignment.schedule, len(self.devices), len(assignment.microbatches), depths=self.topology.depths
+        )
+        clock = LayerClock(job, profile)
+        self.stages = [
+            TimedStage(job, clock, stage, devices, held)
+            for stage, devices, held in zip(assignment.stages, self.devices, in_flight(self.schedule), strict=True)
+        ]
+        self.shares = {samples: self._shares(samples) for samples in set(assignment.microbatches)}
+        self.seconds = {samples: self._seconds(samples) for samples in self.shares}
+        self.durations = self._durations()
 
-    def _stage_seconds(self, samples: int) -> list[list[LayerSeconds]]:
+    def _shares(self, samples: int) -> list[tuple[int, ...]]:
+        """Of each stage, its replicas' samples of a microbatch of so many."""
+        parts = zip(self.topology.workers, self.topology.worker_samples(samples), strict=True)
+        part_of = {stage: part for worker, part in parts for stage in worker.stages}
+        return [last_shares(stage.samples, part_of[index]) for index, stage in enumerate(self.assignment.stages)]
+
+    def _seconds(self, samples: int) -> list[tuple[ReplicaSeconds, ...]]:
         return [
-            [self._layer_seconds(index, device, samples) for index in range(first, last)]
-            for device, (first, last) in zip(self.devices, pairwise(self.bounds), strict=True)
+            tuple(stage.seconds(device, share) for device, share in zip(stage.devices, shares, strict=True))
+            for stage, shares in zip(self.stages, self.shares[samples], strict=True)
         ]
 
-    def _layer_seconds(self, index: int, device: Device, samples: int) -> LayerSeconds:
-        seconds = layer_seconds(self.profile, index, device, samples, self.precision)
-        if seconds is None:
-            name = self.profile.layers[index].name
-            raise InputError(
-                f"layer {name!r} has no time on kind {device.kind!r} (device {device.id}): measure it there, or give "
-                f"the device a speed relative to the profile's reference {self.profile.reference!r}"
-            )
-        return seconds
-
-    def _per_microbatch(self, part: str) -> tuple[tuple[float, ...], ...]:
-        sums = {
-            u: [sum(getattr(layer, part) for layer in stage) for stage in stages] for u, stages in self.by_size.items()
+    def _durations(self) -> Durations:
+        sizes, stages = self.assignment.microbatches, range(len(self.stages))
+        scale = byte_scale(self.job, self.profile)
+        slowest = {
+            samples: [max(replicas, key=lambda seconds: seconds.backward) for replicas in each]
+            for samples, each in self.seconds.items()
         }
-        overheads = [
-            action_overhead(self.profile, device) if part != "weight_backward" else 0.0 for device in self.devices
-        ]
+        return Durations(
+            forward=tuple(tuple(max(r.forward for r in self.seconds[u][s]) for u in sizes) for s in stages),
+            backward=tuple(tuple(slowest[u][s].backward for u in sizes) for s in stages),
+            weight_backward=tuple(tuple(slowest[u][s].weight_backward for u in sizes) for s in stages),
+            edges=tuple(self._edge(route, scale) for route in self.topology.routes),
+            finish=tuple(max(stage.update(device) for device in stage.devices) for stage in self.stages),
+            reductions=reductions(self.profile, self.cluster, self.topology.holders, self.devices, scale),
+        )
+
+    def _edge(self, route: Route, scale: float) -> Edge:
+        shares = [(self.shares[u][route.source], self.shares[u][route.target]) for u in self.assignment.microbatches]
+        return edge_between(
+            self.cluster, route, (self.devices[route.source], self.devices[route.target]), shares, scale
+        )
+
+    def planned_stages(self, margin: float) -> tuple[Stage, ...]:
+        durations = self.durations
         return tuple(
-            tuple(sums[u][stage] + overhead for u in self.assignment.microbatches)
-            for stage, overhead in enumerate(overheads)
-        )
-
-    def timing(self) -> tuple[Schedule, Durations]:
-        sizes = self.assignment.microbatches
-        edges = tuple(
-            Edge(
-                source=s,
-                target=s + 1,
-                forward=tuple(there.seconds(self.cuts[s] * u) for u in sizes),
-                backward=tuple(back.seconds(self.cuts[s] * u) for u in sizes),
-                forward_wire=there.wire,
-                backward_wire=back.wire,
+            Stage(
+                index=index,
+                layers=tuple(self.profile.layers[layer].name for layer in stage.choice.layers),
+                devices=tuple(
+                    Share(
+                        device=device.id,
+                        samples=samples,
+                        memory=stage.memory(samples) * (1 + margin),
+                        memory_limit=device.memory,
+                    )
+                    for device, samples in zip(stage.devices, stage.choice.samples, strict=True)
+                ),
+                forward=float(durations.forward[index][0]),
+                backward=float(durations.backward[index][0]),
+                in_flight=stage.held,
+                recompute=bool(stage.choice.recompute),
+                recompute_segments=self._segments(stage.choice),
+                offload=stage.choice.offload,
+                optimizer_shards=stage.shards,
+                update=float(durations.finish[index]),
+                allreduce=float(sum(each.seconds for each in durations.reductions if index in each.stages)),
+                inputs=None if self.topology.is_chain else self.topology.inputs[index],
             )
-            for s, (there, back) in enumerate(self.links)
+            for index, stage in enumerate(self.stages)
         )
-        durations = Durations(
-            forward=self._per_microbatch("forward"),
-            backward=self._per_microbatch("backward"),
-            weight_backward=self._per_microbatch("weight_backward"),
-            edges=edges,
-            finish=tuple(self._update(s) for s in range(len(self.devices))),
-            reductions=tuple(self._reductions()),
-        )
-        return make_schedule(self.assignment.schedule, len(self.devices), len(sizes)), durations
 
-    def _update(self, stage: int) -> float:
-        first, last = self.bounds[stage : stage + 2]
-        return update_seconds(self.profile, first, last, self.devices[stage], self.job.optimizer.name)
+    def _segments(self, choice: StageChoice) -> tuple[tuple[str, str], ...]:
+        """First and last layer of each recomputed segment; none where it is the whole stage."""
+        if choice.recompute == ((choice.layers[0], choice.layers[-1] + 1),):
+            return ()
+        layers = self.profile.layers
+        return tuple((layers[first].name, layers[end - 1].name) for first, end in choice.recompute)
 
-    def _reductions(self) -> list[Reduction]:
-        """Tied weights whose holders are on several stages are summed over all of them before the update."""
-        stage_of = [s for s, count in enumerate(self.assignment.split) for _ in range(count)]
-        found = []
-        for group in self.profile.tied:
-            indices = [self.profile.index(name) for name in group]
-            holders = sorted({stage_of[index] for index in indices})
-            if len(holders) > 1:
-                num_bytes = min(self.profile.layers[index].parameter_bytes for index in indices) * self.scale
-                pairs = [(self.devices[a], self.devices[b]) for a in holders for b in holders if a != b]
-                links = [_link(self.cluster, source, target) for source, target in pairs]
-                seconds = ring_seconds(
-                    num_bytes, min(link.bandwidth for link in links), max(link.latency for link in links), len(holders)
-                )
-                found.append(Reduction(stages=tuple(holders), seconds=seconds))
-        return found
+    def prediction(self, timed: Timeline) -> Prediction:
+        """What the plan is expected to do.
 
-    def stages(self, schedule: Schedule, durations: Durations, margin: float) -> tuple[Stage, ...]:
-        factors = memory_factors(self.job, self.profile)
-        full = self.assignment.microbatches[0]
-        stages = []
-        for index, (device, (first, last), held) in enumerate(
-            zip(self.devices, pairwise(self.bounds), in_flight(schedule), strict=True)
-        ):
-            need = stage_memory(self.profile, first, last, factors, in_flight=held, samples=full, scale=self.scale)
-            share = Share(device=device.id, samples=full, memory=need * (1 + margin), memory_limit=device.memory)
-            stages.append(
-                Stage(
-                    index=index,
-                    layers=tuple(layer.name for layer in self.profile.layers[first:last]),
-                    devices=(share,),
-                    forward=float(durations.forward[index][0]),
-                    backward=float(durations.backward[index][0]),
-                    in_flight=held,
-                    update=float(durations.finish[index]),
-                    allreduce=float(sum(r.seconds for r in durations.reductions if index in r.stages)),
-                )
-            )
-        return tuple(stages)
-
-    def prediction(self, schedule: Schedule, durations: Durations, timed: Timeline) -> Prediction:
-        step = float(timed.step)
-        busy = [0.0] * len(self.devices)
-        for interval in timed.intervals:
-            busy[interval.row] += float(interval.end - interval.start)
-        for stage, (start, end) in enumerate(timed.finishes):
-            busy[stage] += float(end - start)
-        price = price_per_second(self.devices)
-        energy = energy_per_step(self.devices, busy, step)
+        A device is busy while it computes its own share and in the all-reduce; ``bubble_fraction`` is the idle share of
+        the time of all devices held. ``transfer_bytes`` are activations and gradients between stages, whatever the
+        number of messages; all-reduces come apart. The ``bottleneck`` is a whole stage or the wire between two.
+        """
+        step, devices = float(timed.step), [device for stage in self.devices for device in stage]
+        busy, total = self._busy(timed)
+        price = price_per_second(devices)
+        energy = energy_per_step(devices, [busy[device.id] for device in devices], step)
         steps = self.job.steps
         duration = None if steps is None else steps * step
-        busiest = bottleneck(schedule, durations)
-        total = sum(self.assignment.microbatches)
+        busiest = bottleneck(self.schedule, self.durations)
+        num_samples = sum(self.assignment.microbatches)
         return Prediction(
             step=step,
             step_low=step,
             step_high=step,
-            samples_per_second=total / step if step > 0 else math.inf,
-            bubble_fraction=bubble_fraction(timed),
+            samples_per_second=num_samples / step if step > 0 else math.inf,
+            bubble_fraction=1 - total / (len(devices) * step) if step > 0 else 0.0,
             bottleneck=Bottleneck(kind=busiest.kind, index=busiest.stage_index, busy=float(busiest.busy)),
-            transfer_bytes=2.0 * total * sum(self.cuts),
+            transfer_bytes=self._transfer_bytes(),
             duration=duration,
             cost=None if price is None or duration is None else price * duration,
             energy=None if energy is None or steps is None else energy * steps,
         )
 
+    def _busy(self, timed: Timeline) -> tuple[dict[str, float], float]:
+        """Busy seconds of each device, and of all: those of its stage's actions, less what it waits for replicas."""
+        busy = {device.id: 0.0 for stage in self.stages for device in stage.devices}
+        acting = ending = 0.0
+        for interval in timed.intervals:
+            for device, part in self._parts(interval):
+                busy[device.id] += part
+                acting += part
+        for stage, (start, end) in zip(self.stages, timed.finishes, strict=True):
+            updates = [stage.update(device) for device in stage.devices]
+            for device, seconds in zip(stage.devices, updates, strict=True):
+                part = float(end - start) - (max(updates) - seconds)
+                busy[device.id] += part
+                ending += part
+        return busy, acting + ending
+
+    def _parts(self, interval: Interval) -> Iterator[tuple[Device, float]]:
+        """Yield what each replica computes of an action: the slowest all of it, the others their own seconds."""
+        index, kind, k = interval.action
+        replicas = self.seconds[self.assignment.microbatches[k]][index]
+        own = [each.forward if kind == FORWARD else each.backward for each in replicas]
+        longest, length = max(own), float(interval.end - interval.start)
+        for device, seconds in zip(self.stages[index].devices, own, strict=True):
+            yield device, length * (seconds / longest) if longest else 0.0
+
+    def _transfer_bytes(self) -> float:
+        scale = byte_scale(self.job, self.profile)
+        moved = 0.0
+        parts = [self.topology.worker_samples(samples) for samples in self.assignment.microbatches]
+        for index, worker in enumerate(self.topology.workers):
+            own = sum(route.sample_bytes * scale for route in self.topology.routes if route.source in worker.stages)
+            moved += 2.0 * sum(part[index] for part in parts) * own
+        return moved
+
     def sources(self) -> dict[str, str]:
         """Which figures the layer times of each device come from."""
-        stages = self.by_size[self.assignment.microbatches[0]]
-        return {
-            device.id: "; ".join(dict.fromkeys(layer.source for layer in stage))
-            for device, stage in zip(self.devices, stages, strict=True)
-        }
+        return {device: source for stage in self.stages for device, source in stage.sources().items()}
 
     def warnings(self, stages: tuple[Stage, ...]) -> list[str]:
         warnings = []
@@ -265,37 +275,23 @@ class _Choice:
             warnings.append(
                 f"the profile has no times in {precision}: its {self.profile.precision} times are used, bytes converted"
             )
-        num_stages, count = len(stages), len(self.assignment.microbatches)
-        if self.job.batch.micro is not None and num_stages > 1 and count < 4 * num_stages:
+        depth, count = max(self.topology.depths), len(self.assignment.microbatches)
+        if self.job.batch.micro is not None and depth > 1 and count < 4 * depth:
             warnings.append(
-                f"{count} microbatches for {num_stages} stages leave much idle time: "
-                f"{4 * num_stages} or more would cut the bubble"
+                f"{count} microbatches for {depth} stages leave much idle time: "
+                f"{4 * depth} or more would cut the bubble"
             )
         busy = [stage.forward + stage.backward for stage in stages]
-        slowest = max(range(num_stages), key=busy.__getitem__)
+        slowest = max(range(len(stages)), key=busy.__getitem__)
         others = [seconds for index, seconds in enumerate(busy) if index != slowest]
         if others and busy[slowest] >= PACE_RATIO * max(others) > 0:
             warnings.append(
-                f"stage {slowest} on {stages[slowest].devices[0].device} sets the pace: "
+                f"stage {slowest} on {_named(self.devices[slowest])} sets the pace: "
                 f"{busy[slowest]:.4g} s a microbatch, the others need {max(others):.4g} s at most"
             )
         return warnings
 
 
-def _check(profile: Profile, assignment: Assignment) -> None:
-    if sum(assignment.split) != len(profile.layers) or min(assignment.split, default=0) < 1:
-        raise InputError(
-            f"a split gives each of the {len(profile.layers)} layers to one stage and leaves no stage empty; "
-            f"found {assignment.split}"
-        )
-    if len(assignment.devices) != len(assignment.split):  # one came twice
-        raise InputError(f"expected {len(assignment.split)} distinct devices, one a stage; found {assignment.devices}")
-    if min(assignment.microbatches, default=0) < 1:
-        raise InputError(f"each microbatch needs at least 1 sample; found {assignment.microbatches}")
-
-
-def _link(cluster: Cluster, source: Device, target: Device) -> Link:
-    link = cluster.link(source, target)
-    if link is None:
-        raise InputError(f"no link from {source.id} to {target.id}: give the cluster's links a default or this pair")
-    return link
+def _named(devices: Sequence[Device]) -> str:
+    """The first of the devices, and how many more there are."""
+    return devices[0].id if len(devices) == 1 else f"{devices[0].id} and {len(devices) - 1} more"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from ignite_scheduler.model import Job, MemoryFactors, Profile
+from ignite_scheduler.model import MODEL_INPUT, Job, MemoryFactors, Profile
 
 _ELEMENT_BYTES: Final[Mapping[str, float]] = MappingProxyType(
     {"fp64": 8.0, "fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0}
@@ -15,6 +15,10 @@ _ELEMENT_BYTES: Final[Mapping[str, float]] = MappingProxyType(
 
 _STATE_ELEMENTS: Final[Mapping[str, int]] = MappingProxyType({"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2})
 """Numbers that an optimizer keeps for each parameter."""
+
+
+NOT_OFFLOADED: Final = 2
+"""Microbatches whose activations stay on the device under offload: one at work, and one on its way over the link."""
 
 
 def element_bytes(precision: str) -> float:
@@ -51,8 +55,13 @@ def memory_factors(job: Job, profile: Profile) -> MemoryFactors:
 
 def stage_parameters(profile: Profile, first: int, last: int) -> float:
     """Parameter bytes of layers ``first`` … ``last`` − 1; weights tied within the range count once."""
-    total = sum(layer.parameter_bytes for layer in profile.layers[first:last])
-    names = {layer.name: layer.parameter_bytes for layer in profile.layers[first:last]}
+    return held_parameters(profile, range(first, last))
+
+
+def held_parameters(profile: Profile, layers: Sequence[int]) -> float:
+    """Parameter bytes of these layers, by position; weights tied among them count once."""
+    names = {profile.layers[index].name: profile.layers[index].parameter_bytes for index in layers}
+    total = sum(names.values())
     for group in profile.tied:
         held = [names[name] for name in group if name in names]
         if len(held) > 1:
@@ -77,12 +86,67 @@ def stage_activations(profile: Profile, first: int, last: int) -> Activations:
 
     Where a profile gives activations only, ``kept`` is their sum and ``peak`` is 0.
     """
-    kept = highest = 0.0
-    for layer in profile.layers[first:last]:
+    return held_activations(profile, range(first, last))
+
+
+def held_activations(profile: Profile, layers: Sequence[int], recompute: Sequence[tuple[int, int]] = ()) -> Activations:
+    """Activations of these layers, of which some segments are not kept but computed again before their backward.
+
+    Parameters
+    ----------
+    layers
+        Positions in the profile, rising, at least one.
+    recompute
+        Disjoint segments as (first, end) positions; of each, its layers are those among ``layers``.
+
+    Returns
+    -------
+    Activations
+        ``kept``: those of the layers outside segments, and the input of each segment. ``peak``: of the segment where
+        that is most, what its layers would keep, and how far they rise above it; or that of the stage outside
+        segments where it is more.
+
+    Notes
+    -----
+    Where the stage does not go on with the layer behind, it holds what the layer carries over too, as part of the
+    segment where the layer is in one.
+    """
+    segments = [tuple(index for index in layers if first <= index < end) for first, end in recompute]
+    again = {index for segment in segments for index in segment}
+    held = set(layers)
+    outside = _activations(profile, [index for index in layers if index not in again], held)
+    inputs = sum(segment_input_bytes(profile, segment) for segment in segments)
+    full = [_activations(profile, segment, held) for segment in segments]
+    most = max((segment.kept + segment.peak for segment in full), default=0.0)
+    return Activations(kept=outside.kept + inputs, peak=max(outside.peak, most))
+
+
+def _activations(profile: Profile, layers: Sequence[int], held: Set[int]) -> Activations:
+    kept = highest = carried = 0.0
+    for index in layers:
+        layer = profile.layers[index]
         kept += layer.activation_bytes
         highest = max(highest, kept + layer.transient_bytes)
-    kept += profile.layers[last - 1].carried_bytes
+        if index + 1 not in held:
+            carried += layer.carried_bytes
+    kept += carried
     return Activations(kept=kept, peak=max(0.0, highest - kept))
+
+
+def segment_input_bytes(profile: Profile, layers: Sequence[int]) -> float:
+    """Bytes of one sample of the tensors that these layers read from others; the model's own input counts 0.
+
+    A tensor that several of them read counts once, with the largest part that one of them reads.
+    """
+    output_bytes = {layer.name: layer.output_bytes for layer in profile.layers}
+    inside = {profile.layers[index].name for index in layers}
+    read: dict[str, float] = {}
+    for index in layers:
+        for edge in profile.layers[index].inputs:
+            if edge.source != MODEL_INPUT and edge.source not in inside:
+                num_bytes = output_bytes[edge.source] if edge.bytes is None else edge.bytes
+                read[edge.source] = max(read.get(edge.source, 0.0), num_bytes)
+    return sum(read.values())
 
 
 def stage_memory(
@@ -95,7 +159,7 @@ def stage_memory(
     samples: int,
     scale: float = 1.0,
 ) -> float:
-    """Bytes of layers ``first`` … ``last`` − 1: P·(weights + gradients + optimizer) + K·A(u) + W.
+    """Bytes of layers ``first`` … ``last`` − 1 without any action: P·(weights + gradients + optimizer) + K·A(u) + W.
 
     Parameters
     ----------
@@ -111,9 +175,39 @@ def stage_memory(
     W is the largest ``workspace_bytes`` in the stage, and where the profile knows what grows with the samples and is
     there for a moment only, that too (:func:`stage_activations`).
     """
-    layers = profile.layers[first:last]
-    activations = stage_activations(profile, first, last)
-    workspace = max((layer.workspace_bytes for layer in layers), default=0.0)
-    factor = factors.weights + factors.gradients + factors.optimizer
-    grown = samples * (in_flight * activations.kept + activations.peak)
-    return stage_parameters(profile, first, last) * factor + scale * (grown + workspace)
+    layers = range(first, last)
+    return replica_memory(
+        profile, layers, factors, stage_activations(profile, first, last), held=in_flight, samples=samples, scale=scale
+    )
+
+
+def replica_memory(
+    profile: Profile,
+    layers: Sequence[int],
+    factors: MemoryFactors,
+    activations: Activations,
+    *,
+    held: int,
+    samples: int,
+    scale: float = 1.0,
+    shards: int = 1,
+) -> float:
+    """Bytes of one replica of a stage: P·(weights + gradients + optimizer ÷ shards) + K·A(share) + peak + W.
+
+    Parameters
+    ----------
+    activations
+        Those of the layers, as :func:`held_activations` counts them with the stage's segments.
+    held
+        K: microbatches whose activations are on the device; with offload at most :data:`NOT_OFFLOADED`.
+    samples
+        The replica's share of a full microbatch.
+    scale
+        As in :func:`stage_memory`.
+    shards
+        Over how many replicas the optimizer's part is spread.
+    """
+    workspace = max((profile.layers[index].workspace_bytes for index in layers), default=0.0)
+    factor = factors.weights + factors.gradients + factors.optimizer / shards
+    grown = samples * (held * activations.kept + activations.peak)
+    return held_parameters(profile, layers) * factor + scale * (grown + workspace)

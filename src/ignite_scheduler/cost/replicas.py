@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from heapq import heapify, heappop, heapreplace
-from itertools import accumulate, chain
+from itertools import chain
 
 from ignite_scheduler.cost.communication import ring_seconds
 from ignite_scheduler.errors import InputError
@@ -66,6 +66,23 @@ def balanced_shares(
     return tuple(shares)
 
 
+def last_shares(shares: Sequence[int], samples: int) -> tuple[int, ...]:
+    """Each replica's share of a microbatch of another size than the full one; 0 leaves a replica out of it.
+
+    In proportion to the full shares, rounded down; what is left goes to the largest remainders, among equals to the
+    replica that stands first.
+
+    >>> last_shares((4, 2, 1), 3)
+    (2, 1, 0)
+    """
+    full = sum(shares)
+    found = [share * samples // full for share in shares]
+    order = sorted(range(len(shares)), key=lambda i: (-(shares[i] * samples % full), i))
+    for i in order[: samples - sum(found)]:
+        found[i] += 1
+    return tuple(found)
+
+
 def group_seconds(shares: Sequence[int], seconds: Sequence[Callable[[int], Number]]) -> Number:
     """Seconds of a group for one microbatch: those of its slowest replica; replicas without samples do nothing."""
     return max((time(share) for share, time in zip(shares, seconds, strict=True) if share), default=0)
@@ -104,12 +121,16 @@ def samples_between(senders: Sequence[int], receivers: Sequence[int]) -> Mapping
     if sum(senders) != sum(receivers):
         raise InputError(f"expected equal sums of samples, found {sum(senders)} sent and {sum(receivers)} received")
     found: dict[tuple[int, int], int] = {}
-    starts, targets = list(accumulate(senders, initial=0)), list(accumulate(receivers, initial=0))
+    wanted = [(j, count) for j, count in enumerate(receivers) if count]
+    wanted.reverse()
     for i, held in enumerate(senders):
-        for j, wanted in enumerate(receivers):
-            common = min(starts[i] + held, targets[j] + wanted) - max(starts[i], targets[j])
-            if common > 0:
-                found[i, j] = common
+        left = held
+        while left:
+            j, count = wanted.pop()
+            found[i, j] = common = min(left, count)
+            left -= common
+            if count > common:
+                wanted.append((j, count - common))
     return found
 
 

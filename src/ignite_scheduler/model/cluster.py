@@ -26,6 +26,9 @@ class Device:
     these peaks, in (0, 1], that layers really reach; ``launch_overhead`` are seconds that each pass over a layer takes
     beside them.
 
+    ``host_bandwidth`` is what the link to the host's memory carries each way, in bytes/s; None = unknown, and then
+    nothing is offloaded there.
+
     A calibration charges the last three: ``rate`` is a factor on the seconds of layers and on the profile's overhead of
     an action; ``action_launch`` and ``step_launch`` are further seconds of every action and of the end of every step,
     both on the reference kind (÷ ``speed``).
@@ -45,6 +48,7 @@ class Device:
     achievable_flops: float = 1.0
     achievable_bandwidth: float = 1.0
     launch_overhead: float = 0.0
+    host_bandwidth: float | None = None
     rate: float = 1.0
     action_launch: float = 0.0
     step_launch: float = 0.0

@@ -21,9 +21,13 @@ class Share:
 class Stage:
     """Layers on one device or replica group.
 
-    ``forward`` and ``backward`` are seconds for one full microbatch; ``in_flight`` is the most microbatches whose
-    activations are held at once; ``update`` and ``allreduce`` are seconds at the end of the step. ``inputs`` are the
-    stages that feed this one; None = the stage before (a chain).
+    ``forward`` and ``backward`` are seconds for one full microbatch, those of the slowest device; ``in_flight`` is the
+    most microbatches whose activations are held at once; ``update`` and ``allreduce`` are seconds at the end of the
+    step. ``inputs`` are the stages that feed this one; None = the stage before (a chain).
+
+    ``recompute`` says that activations are computed again before their backward, and ``recompute_segments`` of which
+    layers, each from its first to its last name; none are named where it is the whole stage. ``offload`` says that
+    activations wait in host memory. ``optimizer_shards`` are the devices that the optimizer's state is spread over.
     """
 
     index: int
@@ -38,6 +42,7 @@ class Stage:
     update: float = 0.0
     allreduce: float = 0.0
     inputs: tuple[int, ...] | None = None
+    recompute_segments: tuple[tuple[str, str], ...] = ()
 
     @property
     def fullest(self) -> Share:
