@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from ignite_scheduler.cli.arguments import FILE, calibration_option
 from ignite_scheduler.cli.output import emit, is_document, output_option, show
+
+if TYPE_CHECKING:
+    from ignite_scheduler.model import Infeasible, Plan
 
 EPILOG: Final = """\b
 Examples:
@@ -39,6 +42,9 @@ def command(
 ) -> None:
     """Put plans side by side; the first one is what the others are measured against.
 
+    Beside the figures it says in what each differs: devices, where layers stand, schedule, memory, what binds. With
+    -o json the keys are those of "ignite schema comparison".
+
     With --calibration each plan is timed anew from its job, profile and cluster, with what earlier runs taught: a
     difference that is within the ranges of both is said to be none.
     """
@@ -49,8 +55,7 @@ def command(
         raise click.UsageError("--job, --cluster and --profile are for timing plans anew: give --calibration too")
     if calibration_file is not None and not all(documents):
         raise click.UsageError("--calibration times the plans anew: give --job and --cluster too")
-    from ignite_scheduler.cli.plan_table import difference_table
-    from ignite_scheduler.formats import answer_document, load_answer
+    from ignite_scheduler.formats import comparison_document, load_answer
     from ignite_scheduler.model import Plan
 
     answers = [load_answer(path) for path in plan_files]
@@ -66,22 +71,18 @@ def command(
             else each
             for each in answers
         ]
-    if not is_document(output):
-        show(difference_table([path.name for path in plan_files], answers, None))
+    if is_document(output):
+        emit(comparison_document([str(path) for path in plan_files], answers), output)
         return
-    steps = [answer.predicted.step if isinstance(answer, Plan) else None for answer in answers]
-    first = steps[0]
-    emit(
-        {
-            "schema": "ignite/comparison/v1",
-            "plans": [
-                {
-                    "file": str(path),
-                    "step_ratio": None if step is None or not first else step / first,
-                    "plan": answer_document(answer, job=answer.job if isinstance(answer, Plan) else path.stem),
-                }
-                for path, answer, step in zip(plan_files, answers, steps, strict=True)
-            ],
-        },
-        output,
-    )
+    _show([path.name for path in plan_files], answers)
+
+
+def _show(names: list[str], answers: list[Plan | Infeasible]) -> None:
+    from rich.markup import escape
+
+    from ignite_scheduler.cli.difference_tables import comparison_table, difference_lines
+
+    show(comparison_table(names, answers, None))
+    for name, answer in zip(names[1:], answers[1:], strict=True):
+        lines = difference_lines(answers[0], answer) or ["the same choice"]
+        show("", f"{escape(name)} differs from {escape(names[0])}:", *(f"  • {escape(line)}" for line in lines))

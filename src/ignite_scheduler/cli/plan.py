@@ -20,9 +20,18 @@ Examples:
   ignite plan job.yaml --cluster cluster.yaml
   ignite plan job.yaml -c cluster.yaml -o json > plan.json
   ignite plan job.yaml -c cluster.yaml --what-if +1xA100-40GB --what-if -node:lab2
+  ignite plan job.yaml -c cluster.yaml --what-if links:lab1-lab2=40Gbit/s,+2xT4@lab2
   ignite plan job.yaml -c cluster.yaml --pareto
   ignite plan job.yaml -c cluster.yaml --svg step.svg --trace step.json
   ignite plan job.yaml -c cluster.yaml --calibration calibration.json
+
+\b
+A CHANGE is one of these, or several parted by commas:
+  +1xA100-40GB    +2xT4@lab2                 devices more
+  -node:lab2      -device:lab2/box           a node or a device less
+  links:lab1-lab2=40Gbit/s                   another link between nodes or devices
+  links:within:lab1=25GB/s  links:default=1Gbit/s,50us   (a latency may follow)
+  memory:T4=24GB  price:lab2/box=1.5/h       other figures of a kind or a device
 
 \b
 The plan is exact: its step time is that of the whole pipeline, link by link and action by action, not a
@@ -47,7 +56,7 @@ Exit code 3: there is no plan (the reasons are printed); 4: the job's deadline c
     "changes",
     multiple=True,
     metavar="CHANGE",
-    help="Also plan on a changed cluster: +1xKIND, +1xKIND@NODE, -node:NAME or -device:ID. May be repeated.",
+    help="Also plan on a changed cluster (see below). May be repeated: each is a row of one table.",
 )
 @calibration_option
 @click.option("--pareto", is_flag=True, help="All plans that no other beats in time, devices and money at once.")
@@ -79,7 +88,7 @@ def command(
     says how good the plan is and which devices are better left out.
     """
     from ignite_scheduler import api
-    from ignite_scheduler.api.what_if import changed
+    from ignite_scheduler.api.what_if import answers, changed
     from ignite_scheduler.cli.places import check_places
 
     check_places(trace, svg)
@@ -94,7 +103,7 @@ def command(
             found = api.pareto(job, cluster, **wish)
         else:
             planned = api.plan(job, cluster, **wish)
-            variants = {change: api.plan(job, other, **wish) for change, other in others.items()}
+            variants = answers(lambda asked, there: api.plan(asked, there, **wish), planned, others)
     if pareto:
         ctx.exit(_show_pareto(found, output))
     _show(planned, variants, output)
@@ -110,7 +119,12 @@ def _show(planned: Planned, variants: dict[str, Planned], output: str) -> None:
     if is_document(output):
         document = planned.to_dict()
         if variants:
-            document["what_if"] = {change: variant.to_dict() for change, variant in variants.items()}
+            from ignite_scheduler.formats import difference
+
+            document["what_if"] = {scenario: variant.to_dict() for scenario, variant in variants.items()}
+            document["differences"] = {
+                scenario: difference(answer, variant.answer) for scenario, variant in variants.items()
+            }
         emit(document, output)
         if isinstance(answer, Infeasible):
             exits.say(_refusal_text(answer))
@@ -126,8 +140,10 @@ def _show(planned: Planned, variants: dict[str, Planned], output: str) -> None:
     else:
         show(*plan_table.plan_parts(answer, currency=currency, wide=output == "wide"))
     if variants:
-        answers = [answer, *(variant.answer for variant in variants.values())]
-        show("", plan_table.difference_table(["now", *variants], answers, currency))
+        from ignite_scheduler.cli.difference_tables import scenario_table
+
+        scenarios = [(scenario, variant.answer) for scenario, variant in variants.items()]
+        show("", scenario_table(answer, scenarios, currency))
 
 
 def _refusal_text(answer: Infeasible) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from ignite_scheduler.cli.output import bar, number, percent, seconds, span, table
+from ignite_scheduler.formats.comparison import actions_of
 from ignite_scheduler.model import Alternative, Infeasible, Plan, Stage
 from ignite_scheduler.units import format_memory
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 LAYERS_SHOWN = 3
 ALTERNATIVES_SHOWN = 3
+REASONS_SHOWN = 4
 SHOWN_IN_TABLES = frozenset({"devices", "split", "stages", "num_microbatches", "times"})
 
 
@@ -26,10 +28,16 @@ def short_form(plan: Plan) -> str:
 
     Examples: ``1f1b ×8: 5@a/x-0 │ 3@b/y-0``.
     """
-    stages = " │ ".join(
-        f"{len(stage.layers)}@{'+'.join(share.device for share in stage.devices)}" for stage in plan.stages
-    )
+    stages = " │ ".join(stage_short(stage) for stage in plan.stages)
     return f"{plan.schedule} ×{len(plan.microbatches)}: {stages}"
+
+
+def stage_short(stage: Stage) -> str:
+    """Number of layers and devices of a stage.
+
+    Examples: ``5@a/x-0``, ``3@b/y-0+b/y-1``.
+    """
+    return f"{len(stage.layers)}@{'+'.join(share.device for share in stage.devices)}"
 
 
 def plan_parts(plan: Plan, *, currency: str | None, wide: bool = False) -> list[RenderableType]:
@@ -37,6 +45,7 @@ def plan_parts(plan: Plan, *, currency: str | None, wide: bool = False) -> list[
     sizes = microbatch_text(plan.microbatches)
     head = f"[bold]{escape(plan.job)}[/]  {plan.schedule}, {sizes}, {plan.precision}"
     parts: list[RenderableType] = [head, "", stage_table(plan, wide=wide), "", *summary(plan, currency)]
+    parts += _list("what binds", (reason.text for reason in (plan.why if wide else plan.why[:REASONS_SHOWN])))
     parts += _list("unused devices", (f"{unused.device}: {unused.reason}" for unused in plan.unused))
     parts += _list("warnings", plan.warnings)
     if plan.resolved:
@@ -59,25 +68,73 @@ def microbatch_text(sizes: Sequence[int]) -> str:
 
 
 def stage_table(plan: Plan, *, wide: bool = False) -> Table:
-    """Stages as rows: layers, device, times of one microbatch, memory against its limit, microbatches in flight."""
-    rows = []
+    """Stages as rows: layers, devices with their shares, times of one microbatch, memory, microbatches in flight.
+
+    Memory is that of the device with the least room, against its limit. Columns that say the same of every plan of a
+    simple kind are there only where they say something: what a stage does to fit, what feeds it, its virtual worker.
+    """
+    workers = workers_of(plan)
+    columns: list[tuple[str, Callable[[Stage], str]]] = [
+        ("stage", lambda stage: str(stage.index)),
+        ("layers", lambda stage: escape(_layers(stage, wide=wide))),
+        ("device", lambda stage: escape(devices_text(stage))),
+        ("forward", lambda stage: seconds(stage.forward)),
+        ("backward", lambda stage: seconds(stage.backward)),
+        ("memory", _memory),
+        ("in flight", lambda stage: str(stage.in_flight)),
+    ]
+    if any(actions_of(stage) for stage in plan.stages):
+        columns.append(("to fit", lambda stage: ", ".join(actions_of(stage))))
+    if any(stage.allreduce for stage in plan.stages):
+        columns.append(("all-reduce", lambda stage: seconds(stage.allreduce)))
+    if workers:
+        columns.insert(1, ("worker", lambda stage: str(workers[stage.index])))
+    elif any(stage.inputs is not None for stage in plan.stages):
+        columns.insert(1, ("fed by", lambda stage: ", ".join(map(str, _feeds(stage))) or "input"))
+    names = [name for name, _ in columns]
+    right = "".join(
+        str(index) for index, name in enumerate(names) if name not in ("layers", "device", "memory", "to fit", "fed by")
+    )
+    return table(names, [[cell(stage) for _, cell in columns] for stage in plan.stages], right=right)
+
+
+def devices_text(stage: Stage) -> str:
+    """The devices of a stage; of several each with its samples of a full microbatch.
+
+    Examples: ``lab1/A100-0``, ``lab1/A100-0 ×6, lab1/T4-1 ×2``.
+    """
+    if len(stage.devices) == 1:
+        return stage.devices[0].device
+    return ", ".join(f"{share.device} ×{share.samples}" for share in stage.devices)
+
+
+def workers_of(plan: Plan) -> dict[int, int]:
+    """The virtual worker of each stage, counted from 0; empty where every layer is held by one stage only."""
+    names = [name for stage in plan.stages for name in stage.layers]
+    if len(set(names)) == len(names):
+        return {}
+    workers: dict[int, int] = {}
+    count = 0
     for stage in plan.stages:
-        fullest = stage.fullest
-        used = f"{format_memory(fullest.memory)} of {_limit(fullest.memory_limit)}"
-        gauge = bar(fullest.memory, fullest.memory_limit) if math.isfinite(fullest.memory_limit) else ""
-        rows.append(
-            [
-                str(stage.index),
-                escape(_layers(stage, wide=wide)),
-                escape(", ".join(share.device for share in stage.devices)),
-                seconds(stage.forward),
-                seconds(stage.backward),
-                f"{gauge} {used}".strip(),
-                str(stage.in_flight),
-            ]
-        )
-    columns = ["stage", "layers", "device", "forward", "backward", "memory", "in flight"]
-    return table(columns, rows, right="0346")
+        feeds = _feeds(stage)
+        if not feeds:
+            count += 1
+        workers[stage.index] = workers[feeds[0]] if feeds else count - 1
+    return workers
+
+
+def _feeds(stage: Stage) -> tuple[int, ...]:
+    """The stages that feed a stage; of a chain the one before."""
+    if stage.inputs is not None:
+        return stage.inputs
+    return (stage.index - 1,) if stage.index else ()
+
+
+def _memory(stage: Stage) -> str:
+    fullest = stage.fullest
+    gauge = bar(fullest.memory, fullest.memory_limit) if math.isfinite(fullest.memory_limit) else ""
+    where = f" on {escape(fullest.device)}" if len(stage.devices) > 1 else ""
+    return f"{gauge} {format_memory(fullest.memory)} of {_limit(fullest.memory_limit)}{where}".strip()
 
 
 def resolved_text(plan: Plan, *, wide: bool = False) -> str:
@@ -148,7 +205,27 @@ def proof_text(plan: Plan) -> str:
     bound = plan.bound
     if bound.optimal:
         return f"proven optimal: no plan of this kind is faster ({bound.method})"
+    if not math.isfinite(bound.gap):
+        return f"nothing is proven of better plans ({bound.method})"
     return f"at most {percent(bound.gap, 2)} above the best possible: bound {seconds(bound.step)} ({bound.method})"
+
+
+def binds_text(plan: Plan) -> str:
+    """What binds most, in a few words: as worked out, else the busiest resource."""
+    first = next((reason for reason in plan.why if reason.share is not None), None)
+    if first is None:
+        return bottleneck_text(plan)
+    place = "" if first.index is None else f" {first.index}"
+    where = {"stage": f"stage{place}", "link": f"link after stage{place}", "allreduce": "all-reduce"}
+    noun = where.get(first.kind) or (f"memory of {first.device}" if first.kind == "memory" else first.kind)
+    return f"{noun} ({percent(first.share, 0)} of the step)"
+
+
+def gap_text(plan: Plan) -> str:
+    """What is proven, in a word or two."""
+    if plan.bound.optimal:
+        return "optimal"
+    return f"gap {percent(plan.bound.gap, 2)}" if math.isfinite(plan.bound.gap) else "no bound"
 
 
 def alternative_table(plan: Plan, alternatives: Iterable[Alternative], currency: str | None) -> Table:
@@ -198,17 +275,6 @@ def ratio(value: float, reference: float) -> str:
     return f"{100 * (value / reference - 1):+.1f} %"
 
 
-def against(plan: Plan, base: Plan | Infeasible, reference: float) -> str:
-    """How much longer or shorter a step is than the first plan's, and whether that is more than their ranges."""
-    text = ratio(plan.predicted.step, reference)
-    if not isinstance(base, Plan) or text == "equal":
-        return text
-    one, other = plan.predicted, base.predicted
-    ranged = one.step_low < one.step_high and other.step_low < other.step_high
-    overlap = one.step_low <= other.step_high and other.step_low <= one.step_high
-    return f"{text} (within their ranges)" if ranged and overlap else text
-
-
 def infeasible_parts(answer: Infeasible) -> list[RenderableType]:
     """Why there is no plan, by how much, and what would cure it."""
     parts: list[RenderableType] = [f"[bold red]cannot be planned[/] ({answer.code}): {escape(answer.text)}"]
@@ -217,38 +283,6 @@ def infeasible_parts(answer: Infeasible) -> list[RenderableType]:
     if answer.earliest_finish is not None:
         parts.append(f"earliest finish: {seconds(answer.earliest_finish)} after submission")
     return parts + _list("what would help", answer.cures)
-
-
-def difference_table(columns: Sequence[str], plans: Sequence[Plan | Infeasible], currency: str | None) -> Table:
-    """Plans side by side, one column each; the first is the reference."""
-    base = plans[0]
-    reference = base.predicted.step if isinstance(base, Plan) else 0.0
-    rows: list[list[str]] = [
-        ["step", *(step_text(p) if isinstance(p, Plan) else f"none ({p.code})" for p in plans)],
-        ["against the first", *(_of(plan, lambda p: against(p, base, reference)) for plan in plans)],
-        ["samples/s", *(_of(plan, lambda p: number(p.predicted.samples_per_second)) for plan in plans)],
-        ["bubble", *(_of(plan, lambda p: percent(p.predicted.bubble_fraction)) for plan in plans)],
-        ["bottleneck", *(_of(plan, bottleneck_text) for plan in plans)],
-        ["devices", *(_of(plan, lambda p: "\n".join(p.device_ids)) for plan in plans)],
-        ["layers", *(_of(plan, lambda p: "-".join(str(len(s.layers)) for s in p.stages)) for plan in plans)],
-        ["schedule", *(_of(plan, lambda p: f"{p.schedule} ×{len(p.microbatches)}") for plan in plans)],
-        ["fullest device", *(_of(plan, _fullest) for plan in plans)],
-        ["whole job", *(_of(plan, duration_text) for plan in plans)],
-        ["cost", *(_of(plan, lambda p: money(p.predicted.cost, currency)) for plan in plans)],
-    ]
-    return table(["", *columns], [[escape(cell) for cell in row] for row in rows])
-
-
-def _of(plan: Plan | Infeasible, cell: Callable[[Plan], str]) -> str:
-    return cell(plan) if isinstance(plan, Plan) else "–"
-
-
-def _fullest(plan: Plan) -> str:
-    shares = [share for stage in plan.stages for share in stage.devices if math.isfinite(share.memory_limit)]
-    if not shares:
-        return "no limits"
-    share = max(shares, key=lambda s: s.memory / s.memory_limit if s.memory_limit else math.inf)
-    return f"{percent(share.memory / share.memory_limit if share.memory_limit else None, 0)} of {share.device}"
 
 
 def _list(title: str, lines: Iterable[str]) -> list[RenderableType]:

@@ -13,6 +13,7 @@ from ignite_scheduler.formats.calibration import (
 from ignite_scheduler.formats.catalogue import catalogue
 from ignite_scheduler.formats.chrome_trace import chrome_trace
 from ignite_scheduler.formats.cluster import cluster_document, load_cluster, parse_cluster
+from ignite_scheduler.formats.comparison import comparison_document, difference
 from ignite_scheduler.formats.files import json_text, write_json, write_text, write_yaml, yaml_text
 from ignite_scheduler.formats.job import job_document, load_job, parse_job
 from ignite_scheduler.formats.observation import load_observation, observation_document, parse_observation
@@ -47,6 +48,8 @@ __all__ = [
     "catalogue",
     "chrome_trace",
     "cluster_document",
+    "comparison_document",
+    "difference",
     "infeasible_document",
     "job_document",
     "json_text",

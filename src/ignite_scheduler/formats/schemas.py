@@ -12,6 +12,7 @@ _SHAPES: Final = {
     "job": ("job", "JobShape"),
     "profile": ("profile", "ProfileShape"),
     "plan": ("plan", "PlanShape", "InfeasibleShape"),
+    "comparison": ("comparison", "ComparisonShape"),
     "workload": ("job", "TableLineShape", "TrainingLineShape"),
     "report": ("report", "ReportShape"),
     "timeline": ("timeline", "TimelineShape"),

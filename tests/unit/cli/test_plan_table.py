@@ -10,7 +10,18 @@ from rich.console import Console
 
 from ignite_scheduler.cli import plan_table
 from ignite_scheduler.cli.output import bar, number, percent, seconds
-from ignite_scheduler.model import Alternative, Bottleneck, Bound, Infeasible, Plan, Prediction, Share, Stage, Unused
+from ignite_scheduler.model import (
+    Alternative,
+    Bottleneck,
+    Bound,
+    Infeasible,
+    Plan,
+    Prediction,
+    Reason,
+    Share,
+    Stage,
+    Unused,
+)
 
 
 def stage(index: int, num_layers: int, device: str, *, limit: float = 40e9) -> Stage:
@@ -136,16 +147,84 @@ def test_a_hopeless_deadline_names_the_earliest_finish() -> None:
     assert "earliest finish: 40min after submission" in shown
 
 
-def test_plans_are_compared_with_the_first() -> None:
-    slower = replace(PLAN, predicted=replace(PLAN.predicted, step=1.8))
-    none = Infeasible(code="memory", text="does not fit")
+GROUP = replace(
+    PLAN.stages[1],
+    devices=(
+        Share(device="lab2/T4-0", samples=3, memory=10e9, memory_limit=16e9),
+        Share(device="lab2/T4-1", samples=1, memory=12e9, memory_limit=16e9),
+    ),
+    recompute=True,
+    optimizer_shards=2,
+    allreduce=0.25,
+)
 
-    shown = text(plan_table.difference_table(["now", "less", "nothing"], [PLAN, slower, none], "EUR"))
 
-    assert "+50.0 %" in shown
-    assert "equal" in shown
-    assert "none (memory)" in shown
-    assert "5-2" in shown
+@pytest.mark.parametrize(
+    "word",
+    ["lab2/T4-0 ×3, lab2/T4-1 ×1", "12GB of 16GB on lab2/T4-1", "recompute, optimizer ÷ 2", "all-reduce", "250ms"],
+)
+def test_a_group_of_devices_says_their_shares_the_fullest_and_what_it_does_to_fit(word: str) -> None:
+    plan = replace(PLAN, stages=(PLAN.stages[0], GROUP))
+
+    assert word in text(plan_table.stage_table(plan))
+
+
+@pytest.mark.parametrize("word", ["to fit", "all-reduce", "fed by", "worker"])
+def test_columns_that_say_nothing_are_left_out(word: str) -> None:
+    assert word not in text(plan_table.stage_table(PLAN))
+
+
+def columns(plan: Plan) -> list[list[str]]:
+    return [line.split() for line in text(plan_table.stage_table(plan)).splitlines()]
+
+
+def test_a_stage_graph_says_what_feeds_each_stage() -> None:
+    sink = replace(stage(2, 1, "lab3/x"), inputs=(0, 1))
+    graph = replace(PLAN, stages=(*(replace(one, inputs=()) for one in PLAN.stages), sink))
+
+    lines = columns(graph)
+
+    assert lines[0][:3] == ["stage", "fed", "by"]
+    assert [line[1:3] for line in lines[2:]] == [["input", "5:"], ["input", "2:"], ["0,", "1"]]
+
+
+def test_virtual_workers_hold_the_same_layers_and_are_numbered() -> None:
+    first, second = PLAN.stages
+    other = tuple(
+        replace(
+            one,
+            index=one.index + 2,
+            inputs=() if one.index == 0 else None,
+            devices=(replace(one.devices[0], device="z"),),
+        )
+        for one in PLAN.stages
+    )
+    plan = replace(PLAN, stages=(replace(first, inputs=()), second, *other))
+
+    assert plan_table.workers_of(plan) == {0: 0, 1: 0, 2: 1, 3: 1}
+    assert [line[:2] for line in columns(plan)][2:] == [["0", "0"], ["1", "0"], ["2", "1"], ["3", "1"]]
+
+
+def test_what_binds_is_listed_and_named_in_short() -> None:
+    why = (
+        Reason(kind="link", index=0, share=0.62, text="link from stage 0 to stage 1"),
+        Reason(kind="memory", device="lab2/box", text="memory of lab2/box"),
+    )
+    told = replace(PLAN, why=why)
+
+    shown = text(*plan_table.plan_parts(told, currency=None))
+
+    assert "• link from stage 0 to stage 1" in shown
+    assert "• memory of lab2/box" in shown
+    assert plan_table.binds_text(told) == "link after stage 0 (62 % of the step)"
+    assert plan_table.binds_text(PLAN) == "link after stage 0 (350ms a microbatch)"
+
+
+def test_a_plan_without_a_bound_claims_nothing() -> None:
+    bare = replace(PLAN, bound=Bound(step=0.0, gap=math.inf, method="none", optimal=False))
+
+    assert plan_table.proof_text(bare) == "nothing is proven of better plans (none)"
+    assert plan_table.gap_text(bare) == "no bound"
 
 
 @pytest.mark.parametrize(
