@@ -85,6 +85,7 @@ def devices(draw: st.DrawFn, node: str) -> Device:
         achievable_flops=draw(shares),
         achievable_bandwidth=draw(shares),
         launch_overhead=draw(not_negative),
+        host_bandwidth=draw(maybe(positive)),
     )
 
 
@@ -252,6 +253,7 @@ def stages(draw: st.DrawFn, index: int) -> Stage:
         update=draw(not_negative),
         allreduce=draw(not_negative),
         inputs=draw(maybe(st.lists(st.integers(0, 5), max_size=2).map(tuple))),
+        recompute_segments=tuple(draw(st.lists(st.tuples(names, names), max_size=2))),
     )
 
 

@@ -52,7 +52,7 @@ def test_a_calibrated_plan_is_the_best_of_every_choice_and_what_the_cost_model_s
     assert found.bound.optimal
     assert found.predicted.step == pytest.approx(reference.predicted.step, rel=1e-9, abs=2e-9)
     assert found.device_ids == reference.device_ids
-    again = evaluate(told.job, told.profile, told.cluster, choice_of(found))
+    again = evaluate(told.job, told.profile, told.cluster, choice_of(found, told.profile))
     assert found.predicted.step == again.predicted.step
 
 

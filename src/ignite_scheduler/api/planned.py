@@ -60,7 +60,7 @@ class Planned:
         from ignite_scheduler.daemon.placement import choice_of
         from ignite_scheduler.pipeline import timeline
 
-        return timeline(*stage_durations(self.job, self.profile, self.cluster, choice_of(self.plan)))
+        return timeline(*stage_durations(self.job, self.profile, self.cluster, choice_of(self.plan, self.profile)))
 
     def to_timeline(self) -> TimelineRecord:
         """One planned step in the form in which a run writes down measured ones; ConflictError if there is no plan."""

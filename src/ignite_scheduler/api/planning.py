@@ -111,8 +111,8 @@ def retimed(
     from ignite_scheduler.daemon.placement import choice_of
 
     problem = _problem(job, cluster, profile, "time", 0.0, calibration)
-    layers = [name for stage in plan.stages for name in stage.layers]
-    if layers != [layer.name for layer in problem.profile.layers]:
+    layers = {name for stage in plan.stages for name in stage.layers}  # virtual workers name each several times
+    if layers != {layer.name for layer in problem.profile.layers}:
         raise InputError(
             f"the plan for {plan.job!r} is of other layers than those of profile {problem.profile.name!r}: give the "
             "job that it was made for, with its profile"
@@ -121,7 +121,7 @@ def retimed(
         problem.job,
         problem.profile,
         problem.cluster,
-        choice_of(plan),
+        choice_of(plan, problem.profile),
         unused=plan.unused,
         resolved=plan.resolved,
     )

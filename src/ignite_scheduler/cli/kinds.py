@@ -122,6 +122,7 @@ def _entry(kind: Kind) -> dict[str, Any]:
         "achievable_flops": kind.achievable_flops,
         "achievable_bandwidth": kind.achievable_bandwidth,
         "launch_overhead_s": kind.launch_overhead,
+        "host_bandwidth_bytes_per_s": kind.host_bandwidth,
         "busy_power_w": kind.busy_power,
         "idle_power_w": kind.idle_power,
         "price": price and {"per_hour": price.rate * 3600, "currency": price.currency, "date": price.date},

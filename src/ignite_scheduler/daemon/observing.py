@@ -120,7 +120,7 @@ class Observer:
         plan, measured = plan_of(attempt), read_metrics(directory, story.attempts)
         if plan is None or measured.step is None or measured.step <= 0:
             return None
-        schedule, durations = stage_durations(asked.job, asked.profile, self.cluster, choice_of(plan))
+        schedule, durations = stage_durations(asked.job, asked.profile, self.cluster, choice_of(plan, asked.profile))
         played = _Played.read(directory, plan)
         if asked.job.gradient_clip is not None:  # the norm of all gradients is waited for: lengths tell of others
             played = replace(played, updates=defaultdict(list))
@@ -236,7 +236,7 @@ def _after_warm_up(steps: tuple[StepTimes, ...]) -> tuple[StepTimes, ...]:
 
 def _edges(asked: Asked, plan: Plan, durations: Durations, played: _Played) -> tuple[EdgeObservation, ...]:
     scale = byte_scale(asked.job, asked.profile) * plan.microbatches[0]
-    cuts = [num_bytes * scale for num_bytes in cut_bytes(asked.profile, choice_of(plan).split)]
+    cuts = [num_bytes * scale for num_bytes in cut_bytes(asked.profile, choice_of(plan, asked.profile).split)]
     found = []
     for edge, num_bytes in zip(durations.edges, cuts, strict=True):
         ways = (

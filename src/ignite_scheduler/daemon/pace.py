@@ -86,7 +86,8 @@ class Paces:
         plan = on_devices(plan, gang.device_ids)
         problem = charged(Problem(job=asked.job, profile=asked.profile, cluster=self.cluster), self.calibration)
         try:
-            schedule, durations = stage_durations(problem.job, problem.profile, problem.cluster, choice_of(plan))
+            choice = choice_of(plan, problem.profile)
+            schedule, durations = stage_durations(problem.job, problem.profile, problem.cluster, choice)
         except InputError:  # a device that has come since the start of the run
             return None
         busy = [0.0] * len(schedule.rows)

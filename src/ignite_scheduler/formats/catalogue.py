@@ -1,7 +1,8 @@
 """Kinds of device that a cluster file may name without saying more, read from ``devices.json`` beside this module.
 
-Every figure stands in a group (memory, compute, achievable, power, price) that says where it was looked up. A group
-without a source is from general knowledge or a default of its class: it is marked as unchecked wherever it is shown.
+Every figure stands in a group (memory, compute, achievable, host, power, price) that says where it was looked up. A
+group without a source is from general knowledge or a default of its class: it is marked as unchecked wherever it is
+shown.
 Rates are dense (without structured sparsity). Memory counts a sheet's GB as 10⁹ bytes, which is never more than the
 device has.
 """
@@ -24,7 +25,12 @@ RESERVE_SHARE: Final = 0.05
 MIN_RESERVE: Final = 512 * 2.0**20
 """Least reserve on a GPU, in bytes."""
 
-GROUPS: Final = ("memory", "compute", "achievable", "power", "price")
+HOST_SHARE: Final = 0.8
+"""Share of the rate of a link to the host that copies of pinned memory reach. NVIDIA's bandwidthTest shows 9.6 to 11.4
+GB/s for T4 and V100, whose PCIe 3.0 gives 15.75 GB/s, on a rented machine (github.com/router-gao/cuda-demo,
+02-cuda-bandwidth.md); packet headers alone leave about 85 %."""
+
+GROUPS: Final = ("memory", "compute", "achievable", "host", "power", "price")
 """What a kind's figures are grouped by: each group has its own evidence."""
 
 
@@ -56,8 +62,9 @@ class Kind:
 
     ``memory`` is None where it is not the kind's but the machine's (processors). ``achievable_flops`` and
     ``achievable_bandwidth`` are the shares of the peaks that are really reached, ``launch_overhead`` the seconds that
-    each pass over a layer takes beside them. ``aliases`` are other names of it, drivers' names above all. Powers and
-    price are None where they are not public.
+    each pass over a layer takes beside them. ``host_bandwidth`` is what copies to the host's memory reach each way,
+    None where that is not known or there is no memory apart. ``aliases`` are other names of it, drivers' names above
+    all. Powers and price are None where they are not public.
     """
 
     name: str
@@ -70,6 +77,7 @@ class Kind:
     achievable_flops: float
     achievable_bandwidth: float
     launch_overhead: float
+    host_bandwidth: float | None
     busy_power: float | None
     idle_power: float | None
     price: Price | None
@@ -118,6 +126,7 @@ def _kind(name: str, entry: KindShape, shape: DevicesShape) -> Kind:
         achievable_flops=achievable.flops if achievable else group.achievable_flops,
         achievable_bandwidth=group.achievable_bandwidth,
         launch_overhead=group.launch_overhead_s,
+        host_bandwidth=entry.host.bandwidth_bytes_per_s * HOST_SHARE if entry.host else None,
         busy_power=entry.power.busy_w if entry.power else None,
         idle_power=entry.power.idle_w if entry.power else None,
         price=_price(entry),

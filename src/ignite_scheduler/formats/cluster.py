@@ -128,6 +128,7 @@ def _device(source: Source, place: Place, entry: DeviceShape, node: str, device_
         achievable_flops=_or(entry.achievable_flops, known.achievable_flops if known else 1.0),
         achievable_bandwidth=_or(entry.achievable_bandwidth, known.achievable_bandwidth if known else 1.0),
         launch_overhead=_or(entry.launch_overhead, known.launch_overhead if known else 0.0),
+        host_bandwidth=_or(entry.host_bandwidth, known.host_bandwidth if known else None),
     )
 
 
@@ -250,6 +251,7 @@ def _device_entry(device: Device) -> dict[str, Any]:
         "power": {key: power_text(value) for key, value in power.items() if value is not None} or None,
         "peak_flops": {dtype: flops_text(rate) for dtype, rate in device.peak_flops} or None,
         "memory_bandwidth": _maybe(bandwidth_text, device.memory_bandwidth),
+        "host_bandwidth": _maybe(bandwidth_text, device.host_bandwidth),
         **_roofline_entry(device),
     }
     return {key: value for key, value in entry.items() if value is not None}

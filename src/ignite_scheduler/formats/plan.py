@@ -143,6 +143,8 @@ def _stage_entry(stage: Stage) -> dict[str, Any]:
         "update_s": stage.update,
         "allreduce_s": stage.allreduce,
     }
+    if stage.recompute_segments:
+        entry["recompute_segments"] = [list(segment) for segment in stage.recompute_segments]
     return entry if stage.inputs is None else entry | {"inputs": list(stage.inputs)}
 
 
@@ -276,6 +278,7 @@ def _stage(shape: StageShape) -> Stage:
         update=shape.update_s,
         allreduce=shape.allreduce_s,
         inputs=None if shape.inputs is None else tuple(shape.inputs),
+        recompute_segments=tuple((first, last) for first, last in shape.recompute_segments),
     )
 
 

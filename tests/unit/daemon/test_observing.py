@@ -35,7 +35,7 @@ LEARNT = Calibration(kinds={"core": KindCalibration(rate=3.0)}, num_runs=2)
 
 def planned_timeline() -> Timeline:
     assert PLAN is not None
-    return timeline(*stage_durations(JOB, PROFILE, CLUSTER, choice_of(PLAN)))
+    return timeline(*stage_durations(JOB, PROFILE, CLUSTER, choice_of(PLAN, PROFILE)))
 
 
 def leave(directory: Path, *, stretch: float = 1.25) -> None:

@@ -60,6 +60,9 @@ class DeviceShape(Shape):
     achievable_flops: Share | None = None
     achievable_bandwidth: Share | None = None
     launch_overhead: Duration | None = None
+    host_bandwidth: Bandwidth | None = Field(
+        default=None, description="what the link to the host's memory carries each way; offload needs it"
+    )
 
 
 class NodeShape(Shape):

@@ -42,6 +42,12 @@ class ComputeShape(GroupShape):
     flops_per_s: Annotated[dict[Dtype, Positive], Field(min_length=1)]
 
 
+class HostShape(GroupShape):
+    """Rate of the link to the host's memory, each way, as its standard gives it."""
+
+    bandwidth_bytes_per_s: Positive
+
+
 class AchievableShape(GroupShape):
     """Share of the peak rate that was measured."""
 
@@ -71,6 +77,7 @@ class KindShape(Shape):
     memory: MemoryShape
     compute: ComputeShape
     achievable: AchievableShape | None = None
+    host: HostShape | None = None
     power: PowerShape | None = None
     price: PriceShape | None = None
     aliases: list[Text] = Field(default_factory=list)
@@ -104,7 +111,7 @@ class DevicesShape(Shape):
     @model_validator(mode="after")
     def _known_references(self) -> Self:
         for name, kind in self.kinds.items():
-            groups = (kind.memory, kind.compute, kind.achievable, kind.power, kind.price)
+            groups = (kind.memory, kind.compute, kind.achievable, kind.host, kind.power, kind.price)
             named = [key for group in groups if group is not None for key in group.source or ()]
             missing = [key for key in named if key not in self.sources]
             if missing or kind.group not in self.classes:

@@ -35,6 +35,10 @@ class StageShape(Shape):
     update_s: NotNegative = 0.0
     allreduce_s: NotNegative = 0.0
     inputs: list[Count] | None = None
+    recompute_segments: list[Annotated[list[Text], Field(min_length=2, max_length=2)]] = Field(
+        default_factory=list,
+        description="first and last layer of each segment; none: the whole stage where it recomputes",
+    )
 
 
 class BottleneckShape(Shape):
