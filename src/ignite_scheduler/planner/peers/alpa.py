@@ -32,8 +32,8 @@ def alpa(view: View) -> tuple[Assignment, ...]:
     """The pipeline of least Σ tᵢ + (M − 1) · max tᵢ whose submeshes cover all devices.
 
     A submesh is 1, 2, 4, … devices of one node, or several whole nodes; tᵢ is the time of the stage's blocks on it,
-    its devices working in parallel on the samples, plus the transfer of its input and 1 ÷ M of its all-reduce. A stage that is the s-th from the
-    end holds s microbatches.
+    its devices working in parallel on the samples, plus the transfer of its input and 1 ÷ M of its all-reduce. A stage
+    that is the s-th from the end holds s microbatches.
 
     References
     ----------

@@ -28,8 +28,8 @@ def hph(view: View) -> tuple[Assignment, ...]:
     Y. Duan et al., "HPH: Hybrid Parallelism on Heterogeneous Clusters for Accelerating Large-scale DNNs Training",
     CLUSTER 2022. Deviations: devices are alike if all blocks take the same time on both; replicas have equal shares;
     the cut is by a dynamic program that balances the stages, the transfer of their input and 1 ÷ M of their all-reduce
-    included; the step of an order is estimated as fill + (M − 1) · slowest stage; memory is not looked at; a group keeps no
-    more devices than a microbatch has samples.
+    included; the step of an order is estimated as fill + (M − 1) · slowest stage; memory is not looked at; a group
+    keeps no more devices than a microbatch has samples.
     """
     groups = _groups(view)[: min(view.num_blocks, view.request.max_stages)]
     orders = permutations(groups) if len(groups) <= MOST_ORDERED else iter([tuple(groups)])

@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
 
@@ -36,6 +35,7 @@ from ignite_scheduler.planner.peers.pipedream import pipedream
 from ignite_scheduler.planner.peers.view import View, see
 from ignite_scheduler.planner.problem import Family, Problem
 from ignite_scheduler.planner.request import Request, requested
+from ignite_scheduler.planner.weighed import missing_link, overflow
 from ignite_scheduler.units import format_memory
 
 
@@ -176,11 +176,6 @@ def peer_plan(problem: Problem, name: str) -> Plan | Infeasible:
     return _finished(request, peer, devices, assignment, made)
 
 
-def overflow(made: Plan) -> float:
-    """Bytes above the limits, summed over all devices of a plan."""
-    return sum(max(0.0, share.memory - share.memory_limit) for stage in made.stages for share in stage.devices)
-
-
 def _refusal(peer: Peer, why: str) -> Infeasible:
     return Infeasible(code="planner", text=f"{peer.name} makes no plan: {why}", cures=("plan with --planner ignite",))
 
@@ -230,15 +225,8 @@ def _fault(request: Request, assignment: Assignment) -> str:
         return f"its split is {list(assignment.split)} and pipeline.split is {list(choice.split)}"
     if request.replicas is not None and any(len(stage.devices) != request.replicas for stage in stages):
         return f"its stages are not all of {request.replicas} devices, which pipeline.replicas asks for"
-    cluster = request.problem.cluster
-    pairs = [(a, b) for stage in stages for a in stage.devices for b in stage.devices if a != b]
-    for before, after in pairwise(stages):
-        if after.inputs is None:
-            pairs += [pair for a in before.devices for b in after.devices for pair in ((a, b), (b, a))]
-    for a, b in pairs:
-        if cluster.link(cluster.device(a), cluster.device(b)) is None:
-            return f"it needs a link from {a} to {b}, and there is none"
-    return ""
+    missing = missing_link(request.problem.cluster, assignment)
+    return f"it needs a link from {missing[0]} to {missing[1]}, and there is none" if missing else ""
 
 
 def _finished(request: Request, peer: Peer, devices: tuple[Device, ...], assignment: Assignment, made: Plan) -> Plan:
