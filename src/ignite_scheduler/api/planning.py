@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ignite_scheduler.api.planned import Planned
 from ignite_scheduler.api.staleness import check_reference
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from ignite_scheduler.cost.calibration import Calibration
     from ignite_scheduler.planner import Objective, Problem
 
+OURS: Final = "ignite"
+"""The planner that is asked unless another is named."""
+
 
 def plan(
     job: Job | str | Path,
@@ -25,6 +28,7 @@ def plan(
     objective: Objective = "time",
     memory_margin: float = 0.0,
     calibration: Calibration | str | Path | None = None,
+    planner: str = OURS,
 ) -> Planned:
     """The best pipeline of one job on a cluster, or why there is none.
 
@@ -41,18 +45,23 @@ def plan(
     calibration
         What earlier runs taught: charged to every figure, which then has a range, and deadlines are held against its
         late end. None = the documents alone.
+    planner
+        Who plans: ``ignite``, or the name of a baseline of :mod:`ignite_scheduler.planner.peers`, for comparisons.
 
     Raises
     ------
     InputError
-        A document is wrong, or the job names no profile.
+        A document is wrong, the job names no profile, or there is no such planner.
     NotFoundError
         There is no such file, or the job excludes a device that does not exist.
     """
     from ignite_scheduler.planner import plan as search
+    from ignite_scheduler.planner.peers import PEERS, peer_plan
 
+    if planner not in (OURS, *PEERS):
+        raise InputError(f"there is no planner {planner!r}: expected {OURS} or a baseline, {', '.join(PEERS)}")
     problem = _problem(job, cluster, profile, objective, memory_margin, calibration)
-    return _planned(problem, search(problem))
+    return _planned(problem, search(problem) if planner == OURS else peer_plan(problem, planner))
 
 
 def pareto(

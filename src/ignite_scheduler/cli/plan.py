@@ -24,6 +24,7 @@ Examples:
   ignite plan job.yaml -c cluster.yaml --pareto
   ignite plan job.yaml -c cluster.yaml --svg step.svg --trace step.json
   ignite plan job.yaml -c cluster.yaml --calibration calibration.json
+  ignite plan job.yaml -c cluster.yaml --planner pipedream
 
 \b
 A CHANGE is one of these, or several parted by commas:
@@ -32,6 +33,10 @@ A CHANGE is one of these, or several parted by commas:
   links:lab1-lab2=40Gbit/s                   another link between nodes or devices
   links:within:lab1=25GB/s  links:default=1Gbit/s,50us   (a latency may follow)
   memory:T4=24GB  price:lab2/box=1.5/h       other figures of a kind or a device
+
+\b
+A planner is ignite or one of these baselines, from their papers' descriptions (docs/planners.md):
+  equal-layers  equal-parameters  gpipe  pipedream  dapple  alpa  hetpipe  asteroid  hph  autopipe
 
 \b
 The plan is exact: its step time is that of the whole pipeline, link by link and action by action, not a
@@ -61,6 +66,13 @@ Exit code 3: there is no plan (the reasons are printed); 4: the job's deadline c
 @calibration_option
 @click.option("--pareto", is_flag=True, help="All plans that no other beats in time, devices and money at once.")
 @click.option(
+    "--planner",
+    default="ignite",
+    show_default=True,
+    metavar="NAME",
+    help="Who plans: ignite or a baseline (see below), whose plan is judged by the same figures.",
+)
+@click.option(
     "--memory-margin", type=Percent(), default="0%", show_default=True, help="Count so much more memory than computed."
 )
 @click.option("--trace", type=FILE, metavar="FILE", help="Write the planned step as a Chrome trace (for Perfetto).")
@@ -76,6 +88,7 @@ def command(
     objective: str,
     changes: tuple[str, ...],
     pareto: bool,
+    planner: str,
     memory_margin: float,
     calibration_file: Path | None,
     trace: Path | None,
@@ -92,6 +105,8 @@ def command(
     from ignite_scheduler.cli.places import check_places
 
     check_places(trace, svg)
+    if pareto and planner != "ignite":
+        raise click.UsageError(f"--pareto is a set of plans by ignite; --planner {planner} makes one plan")
     job, cluster = api.load_job(job_file), api.load_cluster(cluster_file)
     profile = api.load_profile(profile_file) if profile_file else None
     wish: dict[str, Any] = {"profile": profile, "objective": objective, "memory_margin": memory_margin}
@@ -102,6 +117,7 @@ def command(
         if pareto:
             found = api.pareto(job, cluster, **wish)
         else:
+            wish["planner"] = planner
             planned = api.plan(job, cluster, **wish)
             variants = answers(lambda asked, there: api.plan(asked, there, **wish), planned, others)
     if pareto:

@@ -164,7 +164,9 @@ def peer_plan(problem: Problem, name: str) -> Plan | Infeasible:
             if best is None or key < best[0]:
                 best = key, assignment, made
     if best is None:
-        return _refusal(peer, broken or "its paper has no plan for these devices")
+        return _refusal(
+            peer, broken or "nothing of its kind is left by the request, the devices and what runs the plan"
+        )
     (unfit, over), assignment, made = best
     if unfit:
         return Infeasible(
