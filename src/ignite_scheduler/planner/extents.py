@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ignite_scheduler.planner.compiled import compiled
+from ignite_scheduler.planner.kernel import pass_seconds
 from ignite_scheduler.planner.tables import (
     cycle_pace,
     link_pace,
@@ -69,26 +70,16 @@ def _extents(
 ) -> None:
     """Fill ``front`` [end] for class d from layer i on, n-th from the end: the first neighbour within its limit."""
     turns = cycle_pace(numbers, n + 1, 2, 1.0, 0.0)
-    for j in range(i + 1, numbers.num_layers + 1):
+    for j in range(i if numbers.loose else i + 1, numbers.num_layers + 1):
         if (n == 1) != (j == numbers.num_layers) or i < numbers.first_fit[d, n, j] or behind[j] == np.inf:
             continue
         fill, _ = stage_seconds(numbers, d, i, j)
-        f, b = _actions(numbers, d, i, j)
+        f, b = pass_seconds(numbers, d, 0, i, j)
         need = fill + behind[j] + turns * (f + b)
         for at in range(found):
             if need <= limits[at]:
                 front[j] = values[at]
                 break
-
-
-@compiled
-def _actions(numbers: Any, c: int, first: int, end: int) -> Any:
-    """Seconds of a full forward and a full backward."""
-    over = numbers.overhead[c]
-    return (
-        numbers.forward[c, 0, end] - numbers.forward[c, 0, first] + over,
-        numbers.backward[c, 0, end] - numbers.backward[c, 0, first] + over,
-    )
 
 
 @compiled
@@ -114,7 +105,7 @@ def _neighbours(
         link = there + back_last
         queue = max(last * back, (last - 1) * there + there_last if last > 0 else 0.0)
         queue = max(queue, link_pace(numbers, there, back) + rest - link)
-        for h in range(i - 1, numbers.first_fit[e, n, i] - 1, -1):
+        for h in range(i if numbers.loose else i - 1, numbers.first_fit[e, n, i] - 1, -1):
             ahead = front[u, e, h, i]
             if ahead == np.inf:
                 continue
@@ -127,7 +118,7 @@ def _neighbours(
                 or value + link + queue > step_cap
             ):
                 continue
-            f, b = _actions(numbers, e, h, i)
+            f, b = pass_seconds(numbers, e, 0, h, i)
             most = max(f, b) if numbers.even else b
             value += link
             limit = step_cap - value - cycle_pace(numbers, n, 2, f + b + there + back, most)

@@ -67,6 +67,9 @@ class Numbers(NamedTuple):
     even, shrinking, gpipe
         Whether all microbatches are equal; whether nothing takes longer for the last one; whether the schedule is
         GPipe (else 1F1B).
+    loose, skipped_forward, skipped_backward
+        Whether stages may be empty, and if so [class, full or last, layer] seconds that a stage which begins there does
+        not count: bounds on chains of many layers (:mod:`ignite_scheduler.planner.graphs.contract`).
     """
 
     num_layers: int
@@ -106,6 +109,9 @@ class Numbers(NamedTuple):
     even: bool
     shrinking: bool
     gpipe: bool
+    loose: bool = False
+    skipped_forward: Floats = np.zeros((0, 0, 0))
+    skipped_backward: Floats = np.zeros((0, 0, 0))
 
 
 class Room(NamedTuple):
@@ -148,13 +154,23 @@ def make_room(max_stages: int, num_microbatches: int) -> Any:
 
 
 @inlined
+def pass_seconds(numbers: Any, c: int, e: int, first: int, end: int) -> Any:
+    """Seconds of a forward and a backward of the layers ``first`` … ``end`` − 1 on class c; ``e`` = 1: the last one."""
+    f = numbers.forward[c, e, end] - numbers.forward[c, e, first]
+    b = numbers.backward[c, e, end] - numbers.backward[c, e, first]
+    if numbers.loose:
+        f = max(0.0, f - numbers.skipped_forward[c, e, first])
+        b = max(0.0, b - numbers.skipped_backward[c, e, first])
+    return f + numbers.overhead[c], b + numbers.overhead[c]
+
+
+@inlined
 def set_stage(numbers: Any, room: Any, q: int, c: int, first: int, end: int) -> None:
     """Put layers ``first`` … ``end`` − 1 on a device of class c as the stage q from the end."""
     room.classes[q] = c
     room.first[q] = first
     for e in range(2):
-        room.forward[q, e] = numbers.forward[c, e, end] - numbers.forward[c, e, first] + numbers.overhead[c]
-        room.backward[q, e] = numbers.backward[c, e, end] - numbers.backward[c, e, first] + numbers.overhead[c]
+        room.forward[q, e], room.backward[q, e] = pass_seconds(numbers, c, e, first, end)
     room.finish[q] = numbers.update[c, end] - numbers.update[c, first] + numbers.closing[c]
 
 

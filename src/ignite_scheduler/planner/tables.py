@@ -18,15 +18,14 @@ from typing import Any
 import numpy as np
 
 from ignite_scheduler.planner.compiled import compiled, inlined
+from ignite_scheduler.planner.kernel import pass_seconds
 
 
 @inlined
 def stage_seconds(numbers: Any, c: int, first: int, end: int) -> Any:
     """Fill and busy seconds a step of the layers ``first`` … ``end`` − 1 on class c."""
-    f_full = numbers.forward[c, 0, end] - numbers.forward[c, 0, first] + numbers.overhead[c]
-    b_full = numbers.backward[c, 0, end] - numbers.backward[c, 0, first] + numbers.overhead[c]
-    f_last = numbers.forward[c, 1, end] - numbers.forward[c, 1, first] + numbers.overhead[c]
-    b_last = numbers.backward[c, 1, end] - numbers.backward[c, 1, first] + numbers.overhead[c]
+    f_full, b_full = pass_seconds(numbers, c, 0, first, end)
+    f_last, b_last = pass_seconds(numbers, c, 1, first, end)
     return f_full + b_last, (numbers.num_microbatches - 1) * (f_full + b_full) + f_last + b_last
 
 
@@ -40,16 +39,17 @@ def stage_pace(numbers: Any, c: int, first: int, end: int, n: int) -> float:
     (M−1)·b + (M−K)·f. Read from the end: the last forward comes after M−1 forwards and M − K backwards, and then the
     last microbatch goes to the end and back. GPipe does all forwards, and then all backwards: fill and (M−1)·(f + b).
     """
-    over = numbers.overhead[c]
+    f, b = pass_seconds(numbers, c, 0, first, end)
+    f_last, _ = pass_seconds(numbers, c, 1, first, end)
     return pace_of(
         numbers.num_microbatches,
         n,
         numbers.even,
         numbers.shrinking,
         numbers.gpipe,
-        numbers.forward[c, 0, end] - numbers.forward[c, 0, first] + over,
-        numbers.backward[c, 0, end] - numbers.backward[c, 0, first] + over,
-        numbers.forward[c, 1, end] - numbers.forward[c, 1, first] + over,
+        f,
+        b,
+        f_last,
     )
 
 
@@ -161,7 +161,7 @@ def behind_tables(numbers: Any, work_cap: float) -> Any:  # noqa: PLR0912
             for j in range(1, numbers.num_layers + 1):
                 if behind[v, c, j] == np.inf:
                     continue
-                for i in range(j - 1, numbers.first_fit[c, n, j] - 1, -1):
+                for i in range(j if numbers.loose else j - 1, numbers.first_fit[c, n, j] - 1, -1):
                     if not numbers.may_cut[i]:
                         continue
                     fill, busy = stage_seconds(numbers, c, i, j)
@@ -256,7 +256,7 @@ def _stage_rows(
         if trips * rest > step_cap:
             continue
         best = np.inf
-        for i in range(j - 1, numbers.first_fit[d, n, j] - 1, -1):
+        for i in range(j if numbers.loose else j - 1, numbers.first_fit[d, n, j] - 1, -1):
             if not numbers.may_cut[i]:
                 continue
             fill, busy = stage_seconds(numbers, d, i, j)

@@ -26,6 +26,7 @@ from ignite_scheduler.planner.kernel import (
     Ints,
     crossing_bytes,
     make_room,
+    pass_seconds,
     response,
     set_link,
     set_stage,
@@ -150,7 +151,7 @@ def _least_front(numbers: Any, used: int, d: int, i: int, n: int) -> Any:
         if max(there, back) == np.inf:
             continue
         spacing, gap = min(spacing, there), min(gap, back)
-        fill, _ = stage_seconds(numbers, e, i - 1, i)
+        fill, _ = stage_seconds(numbers, e, i if numbers.loose else i - 1, i)
         turn = min(turn, there + back + (fill if numbers.even else 0.0))
     if spacing == np.inf:
         return 0.0, 0.0, 0.0
@@ -189,7 +190,6 @@ def search(  # noqa: PLR0912, PLR0915
     room = make_room(numbers.max_stages, numbers.num_microbatches)
     classes, first = room.classes, room.first
     strides, counts, may_cut, first_fit = numbers.strides, numbers.counts, numbers.may_cut, numbers.first_fit
-    forward, backward, overhead = numbers.forward, numbers.backward, numbers.overhead
     own_rate, own_extra, extra_front = numbers.rate, numbers.extra, numbers.extra_front
     even, shrinking, gpipe = numbers.even, numbers.shrinking, numbers.gpipe
     m = numbers.num_microbatches
@@ -234,7 +234,7 @@ def search(  # noqa: PLR0912, PLR0915
         j = numbers.num_layers if n == 0 else first[n - 1]
         i = at_first[n]
         if i == -2:  # the first look at class e here
-            i = j - 1
+            i = j if numbers.loose else j - 1
             taken = (used[n] // strides[e]) % (counts[e] + 1) == counts[e]
             if n > 0 and not taken:
                 d = classes[n - 1]
@@ -252,10 +252,8 @@ def search(  # noqa: PLR0912, PLR0915
         at_first[n] = i - 1
         if not may_cut[i]:
             continue
-        f = forward[e, 0, j] - forward[e, 0, i] + overhead[e]
-        b = backward[e, 0, j] - backward[e, 0, i] + overhead[e]
-        f_last = forward[e, 1, j] - forward[e, 1, i] + overhead[e]
-        b_last = backward[e, 1, j] - backward[e, 1, i] + overhead[e]
+        f, b = pass_seconds(numbers, e, 0, i, j)
+        f_last, b_last = pass_seconds(numbers, e, 1, i, j)
         fill, busy = f + b_last, (m - 1) * (f + b) + f_last + b_last
         rate = rates[n] + own_rate[e]
         extra = extras[n] + own_extra[e] * busy
