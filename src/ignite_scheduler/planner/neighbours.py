@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ignite_scheduler.cost import Assignment, StageChoice
+from ignite_scheduler.cost import Assignment, StageChoice, evaluate
+from ignite_scheduler.errors import InputError
+from ignite_scheduler.model import Plan
+from ignite_scheduler.planner.problem import Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +23,20 @@ class Neighbour:
     stage: int
     text: str
     at_any_price: bool = False
+
+
+def evaluated(problem: Problem, assignment: Assignment) -> Plan | None:
+    """The plan of a choice; None where it is none, such as for want of a link or of times on a device."""
+    try:
+        return evaluate(problem.job, problem.profile, problem.cluster, assignment, memory_margin=problem.memory_margin)
+    except InputError:
+        return None
+
+
+def overfull(plan: Plan) -> list[tuple[str, float, float]]:
+    """Devices that need more than their limit: how many bytes more, and the limit."""
+    shares = [share for stage in plan.stages for share in stage.devices]
+    return [(s.device, s.memory - s.memory_limit, s.memory_limit) for s in shares if s.memory > s.memory_limit]
 
 
 def lighter_memory(assignment: Assignment) -> Iterator[Neighbour]:

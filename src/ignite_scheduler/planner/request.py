@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from ignite_scheduler.model import Device, Infeasible, Unused
+from ignite_scheduler.planner.contradictions import contradiction
 from ignite_scheduler.planner.permit import allowed_devices, check, check_times, refuse, too_many_stages
 from ignite_scheduler.planner.problem import Family, Problem, families
 
@@ -73,7 +74,7 @@ def requested(problem: Problem) -> Request | Infeasible:
         The request contradicts itself or names what does not exist.
     """
     check(problem)
-    refusal = refuse(problem)
+    refusal = refuse(problem) or contradiction(problem)
     if refusal is not None:
         return refusal
     allowed = allowed_devices(problem)

@@ -24,13 +24,12 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final, NamedTuple
 
-from ignite_scheduler.cost import Assignment, evaluate, microbatch_sizes, stage_durations
-from ignite_scheduler.errors import InputError
-from ignite_scheduler.model import Plan, Reason
+from ignite_scheduler.cost import Assignment, microbatch_sizes, stage_durations
+from ignite_scheduler.model import Reason
 from ignite_scheduler.pipeline import Durations, Timeline, timeline
 from ignite_scheduler.pipeline.metrics import critical_path
 from ignite_scheduler.pipeline.timeline import Interval, Number
-from ignite_scheduler.planner.neighbours import Neighbour, lighter_memory, shifts
+from ignite_scheduler.planner.neighbours import Neighbour, evaluated, lighter_memory, overfull, shifts
 from ignite_scheduler.planner.problem import Problem
 from ignite_scheduler.units import format_memory
 
@@ -194,8 +193,8 @@ def _devices(assignment: Assignment, stage: int) -> str:
 def _batch_reasons(problem: Problem, assignment: Assignment, step: float) -> Iterator[Reason]:
     """Whether a batch twice as large would take clearly less time a sample: then it is what keeps devices idle."""
     total, full = sum(assignment.microbatches), assignment.microbatches[0]
-    twice = _evaluated(problem, replace(assignment, microbatches=microbatch_sizes(2 * total, full)))
-    if twice is None or _overfull(twice):
+    twice = evaluated(problem, replace(assignment, microbatches=microbatch_sizes(2 * total, full)))
+    if twice is None or overfull(twice):
         return
     saved = 1 - twice.predicted.step / (2 * step) if step > 0 else 0.0
     if saved >= WORTH_BATCH:
@@ -232,14 +231,14 @@ def _memory_reasons(problem: Problem, tries: Iterable[Neighbour], step: float) -
 
 def _wanting(problem: Problem, neighbour: Neighbour, step: float) -> Reason | None:
     """The reason that a neighbour gives: it is faster, and only one device is too small for it."""
-    plan = _evaluated(problem, neighbour.assignment)
+    plan = evaluated(problem, neighbour.assignment)
     if plan is None or step <= 0:
         return None
     saved = 1 - plan.predicted.step / step
-    overfull = _overfull(plan)
-    if saved < WORTH or len(overfull) != 1:
+    over = overfull(plan)
+    if saved < WORTH or len(over) != 1:
         return None
-    (device, missing, limit), *_ = overfull
+    ((device, missing, limit),) = over
     if not neighbour.at_any_price and missing > MORE_MEMORY * limit:
         return None
     text = (
@@ -247,17 +246,3 @@ def _wanting(problem: Problem, neighbour: Neighbour, step: float) -> Reason | No
         f"{neighbour.text}, and the step would be {100 * saved:.1f} % shorter"
     )
     return Reason(kind="memory", index=neighbour.stage, device=device, share=saved, text=text)
-
-
-def _evaluated(problem: Problem, assignment: Assignment) -> Plan | None:
-    """The plan of a choice; None where it is none, such as for want of a link."""
-    try:
-        return evaluate(problem.job, problem.profile, problem.cluster, assignment, memory_margin=problem.memory_margin)
-    except InputError:
-        return None
-
-
-def _overfull(plan: Plan) -> list[tuple[str, float, float]]:
-    """Devices that need more than their limit: how many bytes more, and the limit."""
-    shares = [share for stage in plan.stages for share in stage.devices]
-    return [(s.device, s.memory - s.memory_limit, s.memory_limit) for s in shares if s.memory > s.memory_limit]
