@@ -101,7 +101,7 @@ class Archive(Generic[T]):
             place = int(same.argmax())
             if covers(self.values[place], values) or not covers(values, self.values[place]):
                 return False
-        keep: list[bool] = [not beaten for beaten in (self._boxes >= box).all(axis=1)]
+        keep = [not (row >= box).all() for row in self._boxes]
         self.values = [kept for kept, stays in zip(self.values, keep, strict=True) if stays]
         self.held = [kept for kept, stays in zip(self.held, keep, strict=True) if stays]
         self._boxes = np.vstack([self._boxes[keep], box])

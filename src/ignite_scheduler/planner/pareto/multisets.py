@@ -21,19 +21,26 @@ def by_size(setup_counts: Ints, allowed: np.ndarray[tuple[int, ...], np.dtype[np
     return [tuple(int(count) for count in row) for row in rows[order]]
 
 
-def restricted(numbers: Numbers, counts: Sequence[int], order: Sequence[int] | None = None) -> Numbers:
+def restricted(
+    numbers: Numbers, counts: Sequence[int], order: Sequence[int] | None = None, *, listed: bool = True
+) -> Numbers:
     """The same family on exactly ``counts`` devices of each class.
 
     Only classes that are used stay, in the order of ``order`` (class numbers; None: as they are). Members are ranked
-    by that order, so that nothing depends on the ids of devices.
+    by that order, so that nothing depends on the ids of devices. ``listed`` numbers the parts of the multiset, which
+    tables are made over; without it a part's number is its size, as on wide clusters.
     """
     kept = np.array(used(counts) if order is None else list(order), dtype=np.int64)
     left = np.array([counts[c] for c in kept], dtype=np.int64)
     sizes = left + 1
-    strides = np.concatenate(([1], np.cumprod(sizes[:-1]))).astype(np.int64)
-    sets = np.arange(int(np.prod(sizes)))
-    num_used: Ints = ((sets[:, None] // strides) % sizes).sum(axis=1)
-    allowed = np.zeros(len(sets), dtype=np.bool_)
+    strides = np.ones(len(left), dtype=np.int64)
+    num_used: Ints = np.zeros(0, dtype=np.int64)
+    allowed = np.zeros(int(left.sum()) + 1, dtype=np.bool_)
+    if listed:
+        strides = np.concatenate(([1], np.cumprod(sizes[:-1]))).astype(np.int64)
+        sets = np.arange(int(np.prod(sizes)))
+        num_used = ((sets[:, None] // strides) % sizes).sum(axis=1)
+        allowed = np.zeros(len(sets), dtype=np.bool_)
     allowed[-1] = True
     ranks = np.full((len(kept), int(left.max())), -1, dtype=np.int64)
     starts = np.concatenate(([0], np.cumsum(left)))
