@@ -92,7 +92,7 @@ def search(problem: Problem, request: Request, incumbent: Assignment | None = No
     demands memory actions or numbers of replicas, workers are not looked at. The bound is 0.
     """
     demanded = not all(False in values for values in (request.recompute, request.shard, request.offload))
-    able = "workers" in problem.abilities and request.replicas is None and not demanded
+    able = "workers" in problem.abilities and problem.job.pipeline.replicas == "auto" and not demanded
     devices = _devices(request) if able else ()
     if len(devices) < 2:
         return Found(best=None, method="virtual workers are not looked at: the request leaves none")

@@ -37,7 +37,8 @@ def hetpipe(view: View) -> tuple[Assignment, ...]:
     microbatches in flight are those of 1F1B; workers take equal parts of every microbatch and meet in an all-reduce at
     the end of each step, instead of a parameter server with bounded staleness.
     """
-    several = "workers" in view.request.problem.abilities and view.request.replicas is None
+    problem = view.request.problem
+    several = "workers" in problem.abilities and problem.job.pipeline.replicas == "auto"
     found = []
     for workers in dict.fromkeys(_policies(view)):
         if len(workers) == 1 or (several and len(workers) <= view.samples):

@@ -19,6 +19,9 @@ from ignite_scheduler.planner.request import Request
 MOST_BLOCKS: Final = 128
 """Longer models are seen as so many blocks of consecutive layers; several papers' programs are cubic in the layers."""
 
+NO_LINK: Final = 1e15
+"""Seconds for a message between devices without a link: more than any plan takes, and finite in every sum."""
+
 
 class Seconds(NamedTuple):
     """Prefix sums over blocks, [block] from 0 to B: seconds of the blocks before."""
@@ -40,7 +43,7 @@ class Wire(NamedTuple):
 
     def seconds(self, num_bytes: Floats) -> Floats:
         """Seconds for messages of these sizes; one without bytes costs nothing."""
-        return np.where(num_bytes > 0, self.latency + num_bytes / self.bandwidth, 0.0)
+        return np.where((num_bytes > 0) | (self.latency >= NO_LINK), self.latency + num_bytes / self.bandwidth, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,9 +147,9 @@ class View:
         return found
 
     def link(self, source: Device, target: Device) -> Wire:
-        """The link of two devices; infinitely slow where there is none."""
+        """The link of two devices; hopelessly slow where there is none."""
         found = self.request.problem.cluster.link(source, target)
-        return Wire(math.inf, 1.0) if found is None else Wire(found.latency, found.bandwidth)
+        return Wire(NO_LINK, math.inf) if found is None else Wire(found.latency, found.bandwidth)
 
     def slowest(self, devices: tuple[Device, ...]) -> Wire:
         """The least bandwidth and the largest latency over all pairs that have a link; a free link if none has."""
