@@ -8,7 +8,7 @@ difference that no later check can see.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
@@ -172,3 +172,12 @@ def format_duration(value: float) -> str:
     if value >= 60:
         return _print(value, (("d", 86400.0), ("h", 3600.0), ("min", 60.0)))
     return _print(value, (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)))
+
+
+def format_names(names: Sequence[str]) -> str:
+    """Names for a place where there is room for few: the first, and how many more there are.
+
+    >>> format_names(["n/a-0"]), format_names(["n/a-0", "n/a-1", "n/b-0"])
+    ('n/a-0', 'n/a-0 and 2 more')
+    """
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from ignite_scheduler.api.markup import table
 from ignite_scheduler.errors import ConflictError
-from ignite_scheduler.model import Cluster, Infeasible, Job, Plan, Profile
+from ignite_scheduler.model import Cluster, Infeasible, Job, Plan, Profile, Stage
 from ignite_scheduler.pipeline import Timeline
-from ignite_scheduler.units import format_duration, format_memory
+from ignite_scheduler.units import format_duration, format_memory, format_names
 
 if TYPE_CHECKING:
     from ignite_scheduler.formats.timeline import TimelineRecord
@@ -82,7 +82,7 @@ class Planned:
 
         plan, record = self.plan, self.to_timeline()
         title = f"{plan.job}: planned step, {plan.schedule}, {len(plan.microbatches)} microbatches"
-        return step_svg([step_panel(title, record.steps[0], record.devices)])
+        return step_svg([step_panel(title, record.steps[0], record.row_names)])
 
     def _repr_html_(self) -> str:
         answer = self.answer
@@ -101,8 +101,12 @@ class Planned:
     def __repr__(self) -> str:
         if isinstance(self.answer, Infeasible):
             return f"Planned({self.job.name!r}: infeasible, {self.answer.text})"
-        stages = ", ".join(f"{len(stage.layers)} layers on {stage.fullest.device}" for stage in self.answer.stages)
+        stages = ", ".join(f"{len(stage.layers)} layers on {_devices(stage)}" for stage in self.answer.stages)
         return f"Planned({self.job.name!r}: {format_duration(self.answer.predicted.step)} a step, {stages})"
+
+
+def _devices(stage: Stage) -> str:
+    return format_names([share.device for share in stage.devices])
 
 
 def _stage_table(plan: Plan) -> str:
@@ -110,7 +114,7 @@ def _stage_table(plan: Plan) -> str:
         [
             stage.index,
             len(stage.layers),
-            stage.fullest.device,
+            _devices(stage),
             format_duration(stage.forward),
             format_duration(stage.backward),
             format_memory(stage.fullest.memory),

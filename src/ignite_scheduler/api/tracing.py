@@ -42,9 +42,9 @@ class Traced:
         step = self.median_step
         panels = []
         if self.planned is not None:
-            panels.append(step_panel(f"{self.job}: planned", self.planned.steps[0], self.planned.devices))
-        devices = self.planned.devices if self.planned is not None else self.measured.devices
-        panels.append(step_panel(f"{self.job}: measured, step {step.step_index}", step, devices))
+            panels.append(step_panel(f"{self.job}: planned", self.planned.steps[0], self.planned.row_names))
+        names = self.planned.row_names if self.planned is not None else self.measured.row_names
+        panels.append(step_panel(f"{self.job}: measured, step {step.step_index}", step, names))
         return step_svg(panels)
 
 

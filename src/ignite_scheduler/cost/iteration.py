@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ignite_scheduler.cost.choice import Assignment, StageChoice
@@ -40,6 +40,7 @@ from ignite_scheduler.pipeline import (
     timeline,
 )
 from ignite_scheduler.pipeline.actions import FORWARD
+from ignite_scheduler.units import format_names
 
 UNBOUNDED: Final = Bound(step=0.0, gap=math.inf, method="none", optimal=False)
 """Says that nothing is known about better plans."""
@@ -286,12 +287,7 @@ class _Choice:
         others = [seconds for index, seconds in enumerate(busy) if index != slowest]
         if others and busy[slowest] >= PACE_RATIO * max(others) > 0:
             warnings.append(
-                f"stage {slowest} on {_named(self.devices[slowest])} sets the pace: "
+                f"stage {slowest} on {format_names(self.assignment.stages[slowest].devices)} sets the pace: "
                 f"{busy[slowest]:.4g} s a microbatch, the others need {max(others):.4g} s at most"
             )
         return warnings
-
-
-def _named(devices: Sequence[Device]) -> str:
-    """The first of the devices, and how many more there are."""
-    return devices[0].id if len(devices) == 1 else f"{devices[0].id} and {len(devices) - 1} more"

@@ -44,7 +44,7 @@ def _process(
     for start, step in placed:
         events += _step_events(process, start, step, threads)
     for order, key in enumerate(sorted(threads, key=_order)):
-        yield _metadata("thread_name", process, threads[key], name=_thread_name(key, record.devices))
+        yield _metadata("thread_name", process, threads[key], name=_thread_name(key, record.row_names))
         yield _metadata("thread_sort_index", process, threads[key], sort_index=order)
     yield from events
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ignite_scheduler.errors import InputError, ScheduleError
 from ignite_scheduler.formats.source import Source, read_source
 from ignite_scheduler.pipeline import Action, Interval, Schedule, Timeline, Transfer, format_schedule
+from ignite_scheduler.units import format_names
 
 if TYPE_CHECKING:
     from ignite_scheduler.formats.shapes.timeline import StepShape
@@ -37,12 +38,20 @@ class StepTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineRecord:
-    """What a timeline document holds. ``devices``: the device of each row; empty where the document names none."""
+    """What a timeline document holds.
+
+    ``devices``: the device of each row, the ids of a group joined by ``, ``; empty where the document names none.
+    """
 
     measured: bool
     job: str | None
     devices: tuple[str, ...]
     steps: tuple[StepTimes, ...]
+
+    @property
+    def row_names(self) -> tuple[str, ...]:
+        """What each row is called where there is room for one device."""
+        return tuple(format_names(devices.split(", ")) for devices in self.devices)
 
 
 def planned_document(timeline: Timeline, *, job: str, devices: Sequence[str]) -> dict[str, Any]:

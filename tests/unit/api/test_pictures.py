@@ -9,6 +9,7 @@ import pytest
 from ignite_scheduler.api.cluster_pictures import Holding, cluster_panel, cluster_svg
 from ignite_scheduler.api.pictures import Bar, Lane, Panel, gantt, job_colours
 from ignite_scheduler.api.pipeline_pictures import step_panel, step_svg
+from ignite_scheduler.formats import chrome_trace
 from ignite_scheduler.formats.timeline import StepTimes, parse_timeline, planned_document
 from ignite_scheduler.pipeline import Durations, Edge, Timeline, make_schedule, timeline
 
@@ -41,6 +42,18 @@ def test_every_action_and_message_of_a_step_is_drawn() -> None:
     assert len([note for note in notes if "→" in note]) == 2 * 3
     assert notes.count("all-reduce and update") == 1
     assert {"a <step>", "0  n/x-0", "1  n/y-0", "link 0 ⇄ 1", "forward", "backward", "transfer"} <= set(texts(svg))
+
+
+def test_the_rows_of_groups_are_called_by_their_first_device() -> None:
+    document = planned_document(line(), job="j", devices=["n/x-0, n/x-1, n/z-0", "n/y-0"])
+
+    record = parse_timeline(document)
+    drawn = texts(step_svg([step_panel("a step", record.steps[0], record.row_names)]))
+    traced = [event["args"].get("name") for event in chrome_trace(record)["traceEvents"]]
+
+    assert {"0  n/x-0 and 2 more", "1  n/y-0"} <= set(drawn)
+    assert {"0: n/x-0 and 2 more", "1: n/y-0"} <= set(traced)
+    assert record.devices[0] == "n/x-0, n/x-1, n/z-0"
 
 
 def test_the_legend_names_only_what_is_there() -> None:
