@@ -41,6 +41,7 @@ def test_a_kinds_figures_are_possible(kind: Kind) -> None:
     assert 1e10 <= kind.memory_bandwidth <= 1e13
     assert 0 < kind.achievable_flops <= 1
     assert 0 <= kind.launch_overhead < 1e-3
+    assert kind.host_bandwidth is None or 5e9 <= kind.host_bandwidth <= 5e11
     assert kind.busy_power is None or 5 <= kind.busy_power <= 1500
     assert {"memory", "compute", "achievable"} <= set(kind.evidence)
 
@@ -55,9 +56,16 @@ def test_a_cluster_file_may_name_a_kind(kind: Kind) -> None:
     assert device.dtypes == kind.dtypes
     assert device.peak_flops == kind.peak_flops
     assert device.achievable_flops == kind.achievable_flops
+    assert device.host_bandwidth == kind.host_bandwidth
     assert device.price is None  # an indicative price in another currency is not the cluster's
     if kind.memory is not None:
         assert 0.8 * kind.memory <= device.memory < kind.memory
+
+
+def test_links_to_the_host_are_those_of_their_standard_and_what_copies_reach_of_them() -> None:
+    rates = {name: catalogue()[name].host_bandwidth for name in ("T4", "A100-PCIE-40GB", "H100-SXM5-80GB", "GH200")}
+    assert rates == {"T4": 12.6e9, "A100-PCIE-40GB": 25.2e9, "H100-SXM5-80GB": 50.4e9, "GH200": 360e9}
+    assert catalogue()["Jetson-Nano"].host_bandwidth is None  # one memory for both
 
 
 def test_no_two_kinds_share_a_name() -> None:
@@ -89,6 +97,8 @@ def test_what_nobody_looked_up_is_never_shown_as_sourced() -> None:
         ("memory", {"source": None}, "either the sources"),
         ("compute", {"flops_per_s": {"fp31": 1e12}}, "did you mean 'fp32'"),
         ("power", {"bussy_w": 70}, "did you mean 'busy_w'"),
+        ("host", {"bandwidth_bytes_per_s": 0}, "above 0"),
+        ("host", {"checked": None, "source": ["hearsay"]}, "unknown source 'hearsay'"),
     ],
 )
 def test_a_slip_in_the_file_is_told(group: str, change: dict[str, Any], said: str) -> None:

@@ -151,6 +151,12 @@ def test_figures_of_the_roofline_may_be_given() -> None:
     assert parse_cluster(cluster_document(alone)) == alone
 
 
+def test_the_link_to_the_host_may_be_given() -> None:
+    assert one_device(host_bandwidth="25GB/s").host_bandwidth == 25e9
+    assert one_device(kind="T4", host_bandwidth="96Gbit/s").host_bandwidth == 12e9
+    assert one_device().host_bandwidth is None
+
+
 def test_a_processors_memory_is_asked_for() -> None:
     with pytest.raises(DocumentError, match="depends on the machine"):
         one_device(kind="EPYC-7763", memory=None)
@@ -160,6 +166,8 @@ def test_a_processors_memory_is_asked_for() -> None:
 SPOILED = [
     ("speed: 0.25", "achievable_flops: 1.5", 11, "nodes[1].devices[1].achievable_flops", "at most 1"),
     ("speed: 0.25", "achievable_bandwidth: 0", 11, "nodes[1].devices[1].achievable_bandwidth", "above 0"),
+    ("speed: 0.25", "host_bandwidth: 25", 11, "nodes[1].devices[1].host_bandwidth", "needs its unit"),
+    ("speed: 0.25", "host_bandwidth: 0GB/s", 11, "nodes[1].devices[1].host_bandwidth", "above 0"),
     ("speed: 0.25", "launch_overhead: 5", 11, "nodes[1].devices[1].launch_overhead", "needs its unit"),
     ("speed: 0.25", "peak_flops: {fp31: 1TFLOP/s}", 11, "nodes[1].devices[1].peak_flops", "did you mean 'fp32'"),
     ("speed: 0.25", "peak_flops: 19.5", 11, "nodes[1].devices[1].peak_flops", "needs its unit"),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ignite_scheduler.errors import DocumentError
-from ignite_scheduler.formats import answer_document, load_answer, load_plan, plan_document, write_json
+from ignite_scheduler.formats import answer_document, load_answer, load_plan, parse_answer, plan_document, write_json
 from ignite_scheduler.model import (
     Alternative,
     Bottleneck,
@@ -153,3 +153,32 @@ def test_a_plan_may_carry_what_was_asked_beside_it(tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     write_json(path, plan_document(PLAN) | {"what_if": {"+1xT4": {}}, "differences": {"+1xT4": {}}})
     assert load_plan(path).job == "gpt-small"
+
+
+def test_what_a_stage_does_to_fit_and_what_feeds_it_stand_there_only_where_they_say_something() -> None:
+    plain, acting = PLAN.stages
+    entries = plan_document(PLAN)["stages"]
+    assert all("inputs" not in entry and "recompute_segments" not in entry for entry in entries)
+
+    group = tuple(Share(device=f"lab2/box-{i}", samples=2, memory=1e9, memory_limit=2e9) for i in range(2))
+    acting = replace(
+        acting,
+        devices=group,
+        recompute=True,
+        recompute_segments=(("l1", "l1"),),
+        offload=True,
+        optimizer_shards=2,
+        inputs=(0,),
+    )
+    plan = replace(PLAN, stages=(replace(plain, recompute=True, inputs=()), acting))
+    document = json.loads(json.dumps(plan_document(plan)))
+    whole, part = document["stages"]
+    assert (whole["recompute"], whole["inputs"]) == (True, [])
+    assert "recompute_segments" not in whole  # the whole stage
+    assert part["recompute_segments"] == [["l1", "l1"]]
+    assert [share["id"] for share in part["devices"]] == ["lab2/box-0", "lab2/box-1"]
+    assert parse_answer(document).stages == plan.stages
+
+    part["recompute_segments"] = [["l1"]]
+    with pytest.raises(DocumentError, match="recompute_segments"):
+        parse_answer(document)
