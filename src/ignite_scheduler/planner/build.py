@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 from ignite_scheduler.cost import Assignment, evaluate, microbatch_sizes, resolved_precision, straight
+from ignite_scheduler.cost.iteration import UNBOUNDED
 from ignite_scheduler.cost.outlook import foretold
 from ignite_scheduler.model import Alternative, Bound, Plan
-from ignite_scheduler.planner.problem import Family
+from ignite_scheduler.planner.found import Found
+from ignite_scheduler.planner.pace import least_step
+from ignite_scheduler.planner.problem import Family, Problem
+from ignite_scheduler.planner.request import Request
 from ignite_scheduler.planner.setup import Setup
 from ignite_scheduler.planner.solve import Choice
 from ignite_scheduler.planner.tree import TIE
 from ignite_scheduler.units import format_duration
+
+STRAIGHT = "branch and bound over chains of one device a stage"
+"""How straight chains are searched."""
 
 
 def assignment_of(setup: Setup, choice: Choice, family: Family) -> Assignment:
@@ -26,60 +34,49 @@ def assignment_of(setup: Setup, choice: Choice, family: Family) -> Assignment:
     )
 
 
-def evaluated(setup: Setup, choice: Choice, family: Family) -> Plan:
-    """The plan of a choice without bound or reasons."""
-    problem = setup.problem
-    plan = evaluate(
-        problem.job,
-        problem.profile,
-        problem.cluster,
-        assignment_of(setup, choice, family),
-        memory_margin=problem.memory_margin,
-    )
-    return _ranged(setup, plan)
+def evaluated(problem: Problem, assignment: Assignment) -> Plan:
+    """The plan of an assignment without bound or reasons."""
+    return built(problem, assignment, UNBOUNDED)
 
 
 def build(setup: Setup, choice: Choice, family: Family, bound: float) -> Plan:
-    """The plan of a choice; ``bound`` is what no choice goes below in the problem's objective."""
-    problem = setup.problem
-    bare = evaluated(setup, choice, family)
+    """The plan of a straight choice; ``bound`` is what no choice goes below in the problem's objective."""
     assignment = assignment_of(setup, choice, family)
+    found = Found(best=assignment, value=choice.value, bound=bound, method=STRAIGHT)
+    return built(setup.problem, assignment, bound_of(setup.request, found))
+
+
+def built(problem: Problem, assignment: Assignment, bound: Bound) -> Plan:
+    """The plan of an assignment, with its ranges where a calibration is known, warnings and resolved values."""
     plan = evaluate(
         problem.job,
         problem.profile,
         problem.cluster,
         assignment,
         memory_margin=problem.memory_margin,
-        bound=_bound(setup, bare.predicted.step, choice.value, bound),
-        warnings=_warnings(setup, bare),
-        resolved=_resolved(setup, assignment, family),
+        bound=bound,
+        resolved=_resolved(problem, assignment),
     )
-    return _ranged(setup, plan)
+    if problem.calibration is not None:
+        plan = foretold(plan, problem.job, problem.profile, problem.calibration)
+    return replace(plan, warnings=(*_warnings(problem, plan), *plan.warnings))
 
 
-def _ranged(setup: Setup, plan: Plan) -> Plan:
-    problem = setup.problem
-    if problem.calibration is None:
-        return plan
-    return foretold(plan, problem.job, problem.profile, problem.calibration)
-
-
-def alternative(setup: Setup, choice: Choice, family: Family) -> Alternative:
+def alternative(problem: Problem, assignment: Assignment) -> Alternative:
     """Another choice in short."""
-    assignment = assignment_of(setup, choice, family)
-    bare = evaluated(setup, choice, family)
+    bare = evaluated(problem, assignment)
     return Alternative(
         devices=assignment.devices,
         num_layers=assignment.split,
-        schedule=family.schedule,
-        num_microbatches=family.num_microbatches,
+        schedule=assignment.schedule,
+        num_microbatches=len(assignment.microbatches),
         step=bare.predicted.step,
         cost=bare.predicted.cost,
     )
 
 
-def _warnings(setup: Setup, bare: Plan) -> tuple[str, ...]:
-    job, step, duration = setup.problem.job, bare.predicted.step_high, bare.predicted.latest
+def _warnings(problem: Problem, bare: Plan) -> tuple[str, ...]:
+    job, step, duration = problem.job, bare.predicted.step_high, bare.predicted.latest
     limit = job.queue.max_time
     if limit is None or duration is None or duration <= limit:
         return ()
@@ -91,42 +88,36 @@ def _warnings(setup: Setup, bare: Plan) -> tuple[str, ...]:
     )
 
 
-def _bound(setup: Setup, step: float, value: float, bound: float) -> Bound:
+def bound_of(request: Request, found: Found) -> Bound:
     """What is proven, in terms of the step time."""
-    objective = setup.problem.objective
-    if setup.narrowed:
-        method = "resources.any_of over many devices: the first of each kind by id were taken, others are not looked at"
-        return Bound(step=0.0, gap=math.inf, method=method, optimal=False)
-    if objective == "time":
-        proven = bound >= step - TIE * max(1.0, step)
-        lower = step if proven else bound
-        end = "complete" if proven else "stopped by its budget of work"
-        method = f"branch and bound on the exact step time, {end}"
-        if setup.classes.contended:
-            method = f"{method}; transfers that wait for a shared wire are in the step, not in the bound"
-        if setup.classes.wide:
-            method = "fill and pace of layers on their fastest devices; plan by local search on the exact step time"
+    problem = request.problem
+    assert found.best is not None
+    step = evaluate(problem.job, problem.profile, problem.cluster, found.best).predicted.step
+    proven = found.bound >= found.value - TIE * max(1.0, abs(found.value))
+    method = f"{found.method}, {'complete' if proven else 'stopped by its budget of work'}"
+    if problem.objective == "time":
+        lower = step if proven else min(step, found.bound)
     else:
-        proven = bound >= value - TIE * max(1.0, abs(value)) and not setup.classes.contended
-        lower = min(step, setup.least_step())
-        end = "complete" if proven else "stopped by its budget of work"
-        method = f"step: fill and pace of layers on their fastest devices; {objective}: branch and bound, {end}"
+        lower = min(step, least_step(request))
+        method = f"step: work shared out among the devices; {problem.objective}: {method}"
     return Bound(step=lower, gap=step / lower - 1 if lower > 0 else math.inf, method=method, optimal=proven)
 
 
-def _resolved(setup: Setup, assignment: Assignment, family: Family) -> dict[str, object]:
+def _resolved(problem: Problem, assignment: Assignment) -> dict[str, object]:
     """Every value that was left to the planner, as it was resolved."""
+    stages = assignment.stages
+    widths = [len(stage.devices) for stage in stages]
     return {
-        "stages": len(assignment.split),
+        "stages": len(stages),
         "split": list(assignment.split),
         "devices": list(assignment.devices),
-        "schedule": family.schedule,
-        "micro": family.samples,
-        "num_microbatches": family.num_microbatches,
-        "replicas": 1,
-        "recompute": False,
-        "shard": False,
-        "offload": False,
-        "precision": resolved_precision(setup.problem.job, setup.problem.profile),
-        "objective": setup.problem.objective,
+        "schedule": assignment.schedule,
+        "micro": assignment.microbatches[0],
+        "num_microbatches": len(assignment.microbatches),
+        "replicas": widths[0] if len(set(widths)) == 1 else widths,
+        "recompute": any(stage.recompute for stage in stages),
+        "shard": any(stage.shard for stage in stages),
+        "offload": any(stage.offload for stage in stages),
+        "precision": resolved_precision(problem.job, problem.profile),
+        "objective": problem.objective,
     }

@@ -13,7 +13,7 @@ from ignite_scheduler.planner.instance import Arrays, Classes, Model, family_arr
 from ignite_scheduler.planner.kernel import Ints, Numbers
 from ignite_scheduler.planner.permit import permit
 from ignite_scheduler.planner.problem import Family, Problem
-from ignite_scheduler.planner.request import requested
+from ignite_scheduler.planner.request import Request, requested
 from ignite_scheduler.planner.solve import Goal, Permit, make_numbers
 
 
@@ -21,7 +21,7 @@ from ignite_scheduler.planner.solve import Goal, Permit, make_numbers
 class Setup:
     """A problem that has been checked, in arrays. ``narrowed``: not all devices that could be used are looked at."""
 
-    problem: Problem
+    request: Request
     classes: Classes
     model: Model
     permit: Permit
@@ -29,6 +29,11 @@ class Setup:
     families: tuple[Family, ...]
     barred: tuple[Unused, ...]
     narrowed: bool = False
+
+    @property
+    def problem(self) -> Problem:
+        """What was asked."""
+        return self.request.problem
 
     def arrays(self, family: Family) -> Arrays:
         """Times and memory limits of a family."""
@@ -76,7 +81,7 @@ def prepare(problem: Problem) -> Setup | Infeasible:
     if isinstance(permitted, Infeasible):
         return permitted
     return Setup(
-        problem=problem,
+        request=request,
         classes=classes,
         model=model_arrays(problem.job, problem.profile, problem.memory_margin),
         permit=permitted,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from ignite_scheduler.model import Plan, Unused
+from ignite_scheduler.model import Infeasible, Plan, Unused
+from ignite_scheduler.planner.build import assignment_of, evaluated
 from ignite_scheduler.planner.problem import Family
-from ignite_scheduler.planner.setup import Setup
-from ignite_scheduler.planner.solve import Choice, Permit, first_plan, solve, table_work
+from ignite_scheduler.planner.request import Request
+from ignite_scheduler.planner.setup import Setup, prepare
+from ignite_scheduler.planner.solve import Permit, first_plan, solve, table_work
 
 REASON_WORK = 20_000
 """Pipelines timed for each class of unused devices."""
@@ -21,36 +21,40 @@ MAX_CLASSES = 24
 """Classes of unused devices for which a plan is made; the others get a shorter reason."""
 
 
-class Without(NamedTuple):
-    """The plan that the reasons compare with."""
-
-    plan: Plan
-    choice: Choice
-    family: Family
+NOT_FASTER = "no faster plan with it was found"
 
 
-def unused_reasons(setup: Setup, best: Without) -> tuple[Unused, ...]:
+def unused_reasons(request: Request, plan: Plan) -> tuple[Unused, ...]:
     """A reason for every device of the cluster that was considered or barred and is not in the plan."""
-    classes = setup.classes
-    used = [best.choice.classes.count(c) for c in range(len(classes.counts))]
+    held = set(plan.device_ids)
+    setup = prepare(request.problem)
+    if isinstance(setup, Infeasible) or any(len(stage.devices) > 1 for stage in plan.stages):
+        left = [device.id for device in request.devices if device.id not in held]
+        reasons = [*request.barred, *(Unused(device=device, reason=NOT_FASTER) for device in left)]
+        return tuple(sorted(reasons, key=lambda entry: entry.device))
+    classes, samples = setup.classes, plan.microbatches
+    family = Family(plan.schedule, samples[0], len(samples), samples[-1])
     reasons = list(setup.barred)
     explained, most = 0, 0 if classes.wide else MAX_CLASSES
     for c, members in enumerate(classes.members):
-        if used[c] == len(members):
+        left = [device for device in members if device not in held]
+        if not left:
             continue
         explained += 1
-        text = _reason(setup, best, c, used[c]) if explained <= most else "no faster plan with it was found"
-        reasons += [Unused(device=device, reason=text) for device in members[used[c] :]]
+        text = NOT_FASTER
+        if explained <= most:
+            text = _reason(setup, plan, family, c, len(members) - len(left))
+        reasons += [Unused(device=device, reason=text) for device in left]
     return tuple(sorted(reasons, key=lambda entry: entry.device))
 
 
-def _reason(setup: Setup, best: Without, c: int, used: int) -> str:
+def _reason(setup: Setup, plan: Plan, family: Family, c: int, used: int) -> str:
     counts = setup.classes.counts_of()
     allowed = setup.permit.allowed & (counts[:, c] > used)
     if not allowed.any():
         return _forbidden(setup)
     permitted = Permit(allowed, setup.permit.may_cut, setup.permit.max_stages)
-    numbers = setup.numbers(best.family, setup.arrays(best.family), permitted)
+    numbers = setup.numbers(family, setup.arrays(family), permitted)
     choice, bound = first_plan(numbers, sweep=REASON_SWEEP)
     if bound == np.inf:
         return "no permitted plan can use it: memory or links do not allow it"
@@ -60,7 +64,9 @@ def _reason(setup: Setup, best: Without, c: int, used: int) -> str:
         choice, proven = outcome.choice, outcome.bound >= outcome.choice.value
     if not choice.classes:
         return "no permitted plan with it was found"
-    return _compare(setup, best, choice, c, used, proven=proven)
+    other = evaluated(setup.problem, assignment_of(setup, choice, family))
+    where = [q for q, name in enumerate(reversed(choice.classes)) if name == c]
+    return _compare(plan, other, where, used, proven=proven)
 
 
 def _forbidden(setup: Setup) -> str:
@@ -74,11 +80,8 @@ def _forbidden(setup: Setup) -> str:
     return "there are fewer layers than devices and other devices are faster"
 
 
-def _compare(setup: Setup, best: Without, choice: Choice, c: int, used: int, *, proven: bool) -> str:
-    from ignite_scheduler.planner.build import evaluated
-
-    other = evaluated(setup, choice, best.family)
-    where = [q for q, name in enumerate(reversed(choice.classes)) if name == c]
+def _compare(plan: Plan, other: Plan, where: list[int], used: int, *, proven: bool) -> str:
+    """What ``other``, which has the device on the stages ``where``, would take."""
     layers = min(len(other.stages[s].layers) for s in where)
     pace = max(stage.forward + stage.backward for stage in other.stages)
     pace = max(pace, other.predicted.bottleneck.busy)
@@ -87,7 +90,7 @@ def _compare(setup: Setup, best: Without, choice: Choice, c: int, used: int, *, 
     holding = f"with {_count(layers)} on {more}"
     return (
         f"{holding} {found} {seconds(pace)} a microbatch: "
-        f"a step takes {seconds(other.predicted.step)} instead of {seconds(best.plan.predicted.step)}"
+        f"a step takes {seconds(other.predicted.step)} instead of {seconds(plan.predicted.step)}"
     )
 
 
