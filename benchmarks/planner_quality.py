@@ -104,12 +104,14 @@ def make_cluster(name: str, scale: float = math.inf) -> Cluster:
     return Cluster(name=name, nodes=tuple(nodes), links=tuple(pairs))
 
 
-def make_problem(profile: Profile, cluster: Cluster, microbatches: int, schedule: str = "auto") -> Problem:
-    """One profile minibatch is one sample, and a microbatch."""
+def make_problem(
+    profile: Profile, cluster: Cluster, microbatches: int, schedule: str = "auto", samples: int = 1
+) -> Problem:
+    """So many microbatches of ``samples`` samples. One minibatch of a public profile is one sample."""
     job = Job(
         name="bench",
         model=Reference(profile="public"),
-        batch=Batch(total=microbatches, micro=1),
+        batch=Batch(total=microbatches * samples, micro=samples),
         steps=1,
         optimizer=Optimizer(name="adam"),
         pipeline=PipelineChoice(schedule=schedule),
@@ -117,12 +119,12 @@ def make_problem(profile: Profile, cluster: Cluster, microbatches: int, schedule
     return Problem(job=job, profile=profile, cluster=cluster)
 
 
-def tight_scale(profile: Profile, name: str, microbatches: int) -> float:
-    """1.25 × the least memory of a device of speed 1 with which any 1F1B plan exists, by exact bisection."""
+def tight_scale(profile: Profile, name: str, microbatches: int, samples: int = 1) -> float:
+    """1.25 × the least memory of a device of speed 1 with which any straight 1F1B plan exists, by exact bisection."""
     low, high = 1.0, 1e15
     while high > 1.0001 * low:
         middle = math.sqrt(low * high)
-        setup = prepare(make_problem(profile, make_cluster(name, middle), microbatches, "1f1b"))
+        setup = prepare(make_problem(profile, make_cluster(name, middle), microbatches, "1f1b", samples))
         assert isinstance(setup, Setup)
         _, bound = first_plan(_numbers(setup), sweep=1)
         if bound < math.inf:
