@@ -22,8 +22,8 @@ from types import MappingProxyType
 from typing import Final
 
 from ignite_scheduler.cost import Assignment, evaluate, layer_seconds, resolved_precision
-from ignite_scheduler.cost.outlook import foretold
 from ignite_scheduler.model import Bound, Device, Infeasible, Plan, Unused
+from ignite_scheduler.planner.build import built
 from ignite_scheduler.planner.instance import model_arrays
 from ignite_scheduler.planner.peers.alpa import alpa
 from ignite_scheduler.planner.peers.asteroid import asteroid
@@ -147,7 +147,7 @@ def peer_plan(problem: Problem, name: str) -> Plan | Infeasible:
     devices = _devices(request)
     if not devices:
         return _refusal(peer, "no device has times for every layer, or resources.any_of cannot be met")
-    best: tuple[tuple[bool, float], Assignment, Plan] | None = None
+    best: tuple[tuple[bool, float], Assignment] | None = None
     broken = ""
     model = model_arrays(problem.job, problem.profile, problem.memory_margin)
     for family in _families(request, peer):
@@ -162,12 +162,12 @@ def peer_plan(problem: Problem, name: str) -> Plan | Infeasible:
             over = overflow(made)
             key = (over > 0, over or made.predicted.step)
             if best is None or key < best[0]:
-                best = key, assignment, made
+                best = key, assignment
     if best is None:
         return _refusal(
             peer, broken or "nothing of its kind is left by the request, the devices and what runs the plan"
         )
-    (unfit, over), assignment, made = best
+    (unfit, over), assignment = best
     if unfit:
         return Infeasible(
             code="memory",
@@ -175,7 +175,7 @@ def peer_plan(problem: Problem, name: str) -> Plan | Infeasible:
             shortfall=over,
             cures=("plan with --planner ignite, which keeps within the memory",),
         )
-    return _finished(request, peer, devices, assignment, made)
+    return _finished(request, peer, devices, assignment)
 
 
 def _refusal(peer: Peer, why: str) -> Infeasible:
@@ -231,12 +231,13 @@ def _fault(request: Request, assignment: Assignment) -> str:
     return f"it needs a link from {missing[0]} to {missing[1]}, and there is none" if missing else ""
 
 
-def _finished(request: Request, peer: Peer, devices: tuple[Device, ...], assignment: Assignment, made: Plan) -> Plan:
-    """The plan with what belongs to it beside its figures."""
-    problem = request.problem
+def _finished(request: Request, peer: Peer, devices: tuple[Device, ...], assignment: Assignment) -> Plan:
+    """The plan of a peer's choice, with what belongs to it beside its figures."""
     notes = [f"planned by {peer.name} ({peer.summary}), a baseline for comparisons: nothing is known of better plans"]
     if peer.asynchronous:
         notes.append(f"{peer.name} pipelines without a flush; its plan is judged with one at the end of every step")
+    nothing = Bound(step=0.0, gap=math.inf, method=f"none: {peer.name} proves nothing", optimal=False)
+    made = built(request.problem, assignment, nothing)
     given = {device.id for device in devices}
     left = [
         Unused(
@@ -246,29 +247,9 @@ def _finished(request: Request, peer: Peer, devices: tuple[Device, ...], assignm
         for device in request.devices
         if device.id not in made.device_ids
     ]
-    sizes = sorted({len(stage.devices) for stage in assignment.stages})
-    resolved = {
-        "planner": peer.name,
-        "stages": len(assignment.stages),
-        "split": list(assignment.split),
-        "devices": list(assignment.devices),
-        "schedule": assignment.schedule,
-        "micro": assignment.microbatches[0],
-        "num_microbatches": len(assignment.microbatches),
-        "replicas": sizes[0] if len(sizes) == 1 else sizes,
-        "recompute": False,
-        "shard": False,
-        "offload": False,
-        "precision": resolved_precision(problem.job, problem.profile),
-        "objective": "time",
-    }
-    plan = replace(
+    return replace(
         made,
-        bound=Bound(step=0.0, gap=math.inf, method=f"none: {peer.name} proves nothing", optimal=False),
         unused=tuple(sorted((*request.barred, *left), key=lambda entry: entry.device)),
         warnings=(*notes, *made.warnings),
-        resolved={**resolved, **made.resolved},
+        resolved={"planner": peer.name, **made.resolved, "objective": "time"},
     )
-    if problem.calibration is None:
-        return plan
-    return foretold(plan, problem.job, problem.profile, problem.calibration)
