@@ -184,7 +184,7 @@ def _pipeline(source: Source, shape: PipelineShape) -> PipelineChoice:
     if shape.stages != "auto" and split != "auto" and len(split) != shape.stages:
         raise source.error(
             ("pipeline", "split"),
-            f"expected {shape.stages} layer counts, one for each of the stages, found {len(split)}",
+            f"pipeline.stages is {shape.stages} but pipeline.split has {len(split)} stages: leave one of them out",
         )
     return PipelineChoice(
         stages=shape.stages,

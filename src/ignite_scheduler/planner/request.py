@@ -74,7 +74,7 @@ def requested(problem: Problem) -> Request | Infeasible:
         The request contradicts itself or names what does not exist.
     """
     check(problem)
-    refusal = refuse(problem) or contradiction(problem)
+    refusal = contradiction(problem) or refuse(problem)
     if refusal is not None:
         return refusal
     allowed = allowed_devices(problem)
