@@ -237,12 +237,14 @@ def profiles(draw: st.DrawFn) -> Profile:
 
 
 @st.composite
-def stages(draw: st.DrawFn, index: int) -> Stage:
+def stages(draw: st.DrawFn, index: int, num_stages: int) -> Stage:
+    layers = tuple(draw(st.lists(names, min_size=1, max_size=3)))
+    others = [other for other in range(num_stages) if other != index]
     unlimited = st.just(float("inf"))
     shares = st.builds(Share, device=texts, samples=counts, memory=not_negative, memory_limit=not_negative | unlimited)
     return Stage(
         index=index,
-        layers=tuple(draw(st.lists(names, min_size=1, max_size=3))),
+        layers=layers,
         devices=tuple(draw(st.lists(shares, min_size=1, max_size=2))),
         forward=draw(not_negative),
         backward=draw(not_negative),
@@ -252,8 +254,8 @@ def stages(draw: st.DrawFn, index: int) -> Stage:
         optimizer_shards=draw(counts),
         update=draw(not_negative),
         allreduce=draw(not_negative),
-        inputs=draw(maybe(st.lists(st.integers(0, 5), max_size=2).map(tuple))),
-        recompute_segments=tuple(draw(st.lists(st.tuples(names, names), max_size=2))),
+        inputs=draw(maybe(st.lists(st.sampled_from(others), max_size=2).map(tuple) if others else st.just(()))),
+        recompute_segments=tuple(draw(st.lists(st.tuples(*[st.sampled_from(layers)] * 2), max_size=2))),
     )
 
 
@@ -303,12 +305,13 @@ reasons = st.builds(
 
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
+    num_stages = draw(st.integers(1, 3))
     return Plan(
         job=draw(texts),
         schedule=draw(names),
         precision=draw(names),
         microbatches=tuple(draw(st.lists(counts, min_size=1, max_size=4))),
-        stages=tuple(draw(stages(index)) for index in range(draw(st.integers(1, 3)))),
+        stages=tuple(draw(stages(index, num_stages)) for index in range(num_stages)),
         predicted=draw(predictions),
         bound=draw(bounds),
         unused=tuple(draw(st.lists(st.builds(Unused, device=texts, reason=st.text(max_size=5)), max_size=2))),

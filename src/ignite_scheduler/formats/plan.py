@@ -199,11 +199,27 @@ def _answer(source: Source) -> Plan | Infeasible:
         return _infeasible(check(InfeasibleShape, source))
     shape = check(PlanShape, source)
     for index, stage in enumerate(shape.stages):
-        if stage.index != index:
-            raise source.error(
-                ("stages", index, "index"), f"expected {index}, found {stage.index}: stages stand in order"
-            )
+        _check_stage(source, index, stage, len(shape.stages))
     return _plan(shape)
+
+
+def _check_stage(source: Source, index: int, stage: StageShape, num_stages: int) -> None:
+    """What a shape alone cannot say: names and numbers that point at something."""
+    if stage.index != index:
+        raise source.error(("stages", index, "index"), f"expected {index}, found {stage.index}: stages stand in order")
+    for number, feeding in enumerate(stage.inputs or ()):
+        if feeding >= num_stages or feeding == index:
+            raise source.error(
+                ("stages", index, "inputs", number),
+                f"expected another of the {num_stages} stages, found {feeding}: stages are numbered from 0",
+            )
+    for number, segment in enumerate(stage.recompute_segments):
+        for name in segment:
+            if name not in stage.layers:
+                raise source.error(
+                    ("stages", index, "recompute_segments", number),
+                    f"expected the first and the last layer of a segment of this stage, found {name!r}",
+                )
 
 
 def _infeasible(shape: InfeasibleShape) -> Infeasible:

@@ -179,6 +179,11 @@ def test_what_a_stage_does_to_fit_and_what_feeds_it_stand_there_only_where_they_
     assert [share["id"] for share in part["devices"]] == ["lab2/box-0", "lab2/box-1"]
     assert parse_answer(document).stages == plan.stages
 
-    part["recompute_segments"] = [["l1"]]
-    with pytest.raises(DocumentError, match="recompute_segments"):
-        parse_answer(document)
+    for spoiled, said in (
+        ({"recompute_segments": [["l1"]]}, "recompute_segments"),
+        ({"recompute_segments": [["l1", "l0"]]}, "of a segment of this stage, found 'l0'"),
+        ({"inputs": [2]}, "another of the 2 stages, found 2"),
+        ({"inputs": [1]}, "another of the 2 stages, found 1"),
+    ):
+        with pytest.raises(DocumentError, match=said):
+            parse_answer(document | {"stages": [whole, part | spoiled]})
