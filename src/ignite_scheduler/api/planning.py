@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -64,6 +66,18 @@ def plan(
     return _planned(problem, search(problem) if planner == OURS else peer_plan(problem, planner))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Compromise(Planned):
+    """A plan of a Pareto set, with the figures that it is compared by.
+
+    ``objectives``: ``time`` (seconds of a step), ``money`` and ``energy`` (of a sample), ``devices`` (held) and
+    ``headroom`` (the share of its memory that the fullest device has left); those that are unknown are left out.
+    Empty where there is no plan.
+    """
+
+    objectives: Mapping[str, float]
+
+
 def pareto(
     job: Job | str | Path,
     cluster: Cluster | str | Path,
@@ -72,23 +86,48 @@ def pareto(
     objective: Objective = "time",
     memory_margin: float = 0.0,
     calibration: Calibration | str | Path | None = None,
-) -> tuple[Planned, ...]:
-    """All plans that no other beats in time, devices and money at once, the fastest first; or one refusal.
+    objectives: Sequence[str] | None = None,
+) -> tuple[Compromise, ...]:
+    """The plans of which no other is as good in all objectives at once; or one refusal.
 
     Refused as by :func:`plan`: if no plan keeps the job's deadline and budget, the others are no choice.
+
+    Parameters
+    ----------
+    objective
+        That of the plan which is held against deadline and budget.
+    objectives
+        Some of time, money, energy, devices and headroom; None = time, money and devices, without money where a price
+        is unknown. The plans are sorted by the first of them in this order.
+
+    Raises
+    ------
+    InputError, NotFoundError
+        As :func:`plan`; or an objective is unknown, or needs a figure that the cluster does not give.
     """
-    from ignite_scheduler.planner import catalogue
     from ignite_scheduler.planner import plan as search
+    from ignite_scheduler.planner.pareto import pareto as front
 
     problem = _problem(job, cluster, profile, objective, memory_margin, calibration)
-    answer: Plan | Infeasible | tuple[Plan, ...] = catalogue(problem)
+    found = front(problem, objectives)
     queue = problem.job.queue
-    if isinstance(answer, tuple) and (queue.deadline is not None or queue.budget is not None):
+    if not isinstance(found, Infeasible) and (queue.deadline is not None or queue.budget is not None):
         kept = search(problem)
-        answer = kept if isinstance(kept, Infeasible) else answer
-    if not isinstance(answer, tuple):
-        return (_planned(problem, answer),)
-    return tuple(_planned(problem, one) for one in sorted(answer, key=lambda one: one.predicted.step))
+        found = kept if isinstance(kept, Infeasible) else found
+    if isinstance(found, Infeasible):
+        return (_compromise(problem, found, {}),)
+    return tuple(_compromise(problem, point.plan, point.figures.known()) for point in found.points)
+
+
+def _compromise(problem: Problem, answer: Plan | Infeasible, objectives: Mapping[str, float]) -> Compromise:
+    planned = _planned(problem, answer)
+    return Compromise(
+        answer=planned.answer,
+        job=planned.job,
+        profile=planned.profile,
+        cluster=planned.cluster,
+        objectives=objectives,
+    )
 
 
 def retimed(

@@ -9,10 +9,12 @@ import click
 
 from ignite_scheduler.cli import exits
 from ignite_scheduler.cli.arguments import FILE, Percent, calibration_option, cluster_option
+from ignite_scheduler.cli.objectives import DEFAULT, KEYS, Objectives
 from ignite_scheduler.cli.output import emit, is_document, output_option, searching, show
 
 if TYPE_CHECKING:
     from ignite_scheduler.api import Planned
+    from ignite_scheduler.api.planning import Compromise
     from ignite_scheduler.model import Infeasible
 
 EPILOG: Final = """\b
@@ -64,7 +66,15 @@ Exit code 3: there is no plan (the reasons are printed); 4: the job's deadline c
     help="Also plan on a changed cluster (see below). May be repeated: each is a row of one table.",
 )
 @calibration_option
-@click.option("--pareto", is_flag=True, help="All plans that no other beats in time, devices and money at once.")
+@click.option(
+    "--pareto",
+    "objectives",
+    type=Objectives(),
+    is_flag=False,
+    flag_value=",".join(DEFAULT),
+    metavar="[OBJECTIVES]",
+    help="All plans that no other beats in all of these at once: time,money,devices; also energy and headroom.",
+)
 @click.option(
     "--planner",
     default="ignite",
@@ -87,7 +97,7 @@ def command(
     profile_file: Path | None,
     objective: str,
     changes: tuple[str, ...],
-    pareto: bool,
+    objectives: tuple[str, ...] | None,
     planner: str,
     memory_margin: float,
     calibration_file: Path | None,
@@ -105,7 +115,7 @@ def command(
     from ignite_scheduler.cli.places import check_places
 
     check_places(trace, svg)
-    if pareto and planner != "ignite":
+    if objectives is not None and planner != "ignite":
         raise click.UsageError(f"--pareto is a set of plans by ignite; --planner {planner} makes one plan")
     job, cluster = api.load_job(job_file), api.load_cluster(cluster_file)
     profile = api.load_profile(profile_file) if profile_file else None
@@ -114,14 +124,15 @@ def command(
         wish["calibration"] = api.load_calibration(calibration_file)
     others = {change: changed(cluster, change) for change in changes}
     with searching():
-        if pareto:
-            found = api.pareto(job, cluster, **wish)
+        if objectives is not None:
+            chosen = None if objectives == DEFAULT else objectives
+            found = api.pareto(job, cluster, **wish, objectives=chosen)
         else:
             wish["planner"] = planner
             planned = api.plan(job, cluster, **wish)
             variants = answers(lambda asked, there: api.plan(asked, there, **wish), planned, others)
-    if pareto:
-        ctx.exit(_show_pareto(found, output))
+    if objectives is not None:
+        ctx.exit(_show_pareto(found, objectives, output))
     _show(planned, variants, output)
     if not planned.feasible:
         ctx.exit(_refusal_code(planned))
@@ -181,17 +192,22 @@ def _refusal_code(planned: Planned) -> int:
     return exits.DEADLINE if late else exits.CANNOT_BE_PLANNED
 
 
-def _show_pareto(found: tuple[Planned, ...], output: str) -> int:
+def _show_pareto(found: tuple[Compromise, ...], objectives: tuple[str, ...], output: str) -> int:
     """Print the Pareto set, or why it is empty; the exit code."""
     if not found[0].feasible:
         _show(found[0], {}, output)
         return _refusal_code(found[0])
     if is_document(output):
-        emit({"schema": "ignite/plans/v1", "plans": [planned.to_dict() for planned in found]}, output)
+        values = [{KEYS[name]: value for name, value in planned.objectives.items()} for planned in found]
+        plans = [planned.to_dict() for planned in found]
+        asked = [name for name in objectives if name in found[0].objectives]
+        emit({"schema": "ignite/plans/v1", "objectives": asked, "plans": plans, "values": values}, output)
         return exits.DONE
     from ignite_scheduler.cli.plan_table import pareto_table
 
-    show(pareto_table([planned.plan for planned in found], found[0].cluster.currency))
+    others = [name for name in objectives if name not in DEFAULT]
+    columns = {name: [planned.objectives[name] for planned in found] for name in others}
+    show(pareto_table([planned.plan for planned in found], found[0].cluster.currency, columns))
     return exits.DONE
 
 

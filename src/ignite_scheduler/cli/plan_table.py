@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from rich.markup import escape
 
@@ -21,6 +22,14 @@ LAYERS_SHOWN = 3
 ALTERNATIVES_SHOWN = 3
 REASONS_SHOWN = 4
 SHOWN_IN_TABLES = frozenset({"devices", "split", "stages", "num_microbatches", "times"})
+
+_OTHERS: Final[Mapping[str, tuple[str, Callable[[float], str]]]] = MappingProxyType(
+    {
+        "energy": ("energy a sample", lambda joules: f"{joules:.4g} J"),
+        "headroom": ("memory left", lambda share: f"{100 * share:.1f} %"),
+    }
+)
+"""Objectives that the table of a Pareto set shows on demand: heading and text."""
 
 
 def short_form(plan: Plan) -> str:
@@ -244,8 +253,13 @@ def alternative_table(plan: Plan, alternatives: Iterable[Alternative], currency:
     return table(["alternative", "layers", "schedule", "step", "against the plan", "cost"], rows, right="345")
 
 
-def pareto_table(plans: Sequence[Plan], currency: str | None) -> Table:
-    """Plans of which none beats another in time, devices and money at once, the fastest first."""
+def pareto_table(
+    plans: Sequence[Plan], currency: str | None, others: Mapping[str, Sequence[float]] = MappingProxyType({})
+) -> Table:
+    """Plans of which none beats another in all objectives at once, in the order given.
+
+    ``others``: objectives beside time, money and devices, energy (J a sample) or headroom (a share), by plan.
+    """
     fastest = min(plan.predicted.step for plan in plans)
     rows = [
         [
@@ -257,11 +271,13 @@ def pareto_table(plans: Sequence[Plan], currency: str | None) -> Table:
             ratio(plan.predicted.step, fastest),
             duration_text(plan),
             money(plan.predicted.cost, currency),
+            *(_OTHERS[name][1](values[place]) for name, values in others.items()),
         ]
-        for plan in sorted(plans, key=lambda plan: plan.predicted.step)
+        for place, plan in enumerate(plans)
     ]
     columns = ["devices", "which", "layers", "schedule", "step", "against the fastest", "whole job", "cost"]
-    return table(columns, rows, right="04567")
+    columns += [_OTHERS[name][0] for name in others]
+    return table(columns, rows, right="0456789"[: len(columns) - 3])
 
 
 def ratio(value: float, reference: float) -> str:

@@ -42,6 +42,10 @@ class Figures(NamedTuple):
     devices: int
     headroom: float
 
+    def known(self) -> dict[str, float]:
+        """The figures by name, without those that are unknown."""
+        return {name: value for name, value in self._asdict().items() if value is not None}
+
 
 def figures(problem: Problem, assignment: Assignment) -> Figures:
     """The objectives of a choice, from the same evaluation that makes its plan."""
