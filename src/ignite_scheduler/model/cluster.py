@@ -142,6 +142,15 @@ class Cluster:
             known = ", ".join(self._by_id)
             raise NotFoundError(f"no device {device_id!r} in cluster {self.name!r}; there are: {known}") from None
 
+    def place(self, device: Device) -> Hashable:
+        """What decides about a device's links: two devices of one place have the same links to everybody else."""
+        named = tuple(
+            (_named(device, rule.sources), _named(device, rule.targets))
+            for rule in self.links
+            if rule.sources is not None or rule.targets is not None
+        )
+        return device.node, named
+
     def link(self, source: Device, target: Device) -> Link | None:
         """The link from ``source`` to ``target``; None where no rule covers the pair (they cannot talk)."""
         if source.id == target.id:

@@ -93,7 +93,8 @@ def bound_of(request: Request, found: Found) -> Bound:
     problem = request.problem
     assert found.best is not None
     step = evaluate(problem.job, problem.profile, problem.cluster, found.best).predicted.step
-    proven = found.bound >= found.value - TIE * max(1.0, abs(found.value))
+    value = step if problem.objective == "time" else found.value
+    proven = found.bound >= value - TIE * max(1.0, abs(value))
     method = f"{found.method}, {'complete' if proven else 'stopped by its budget of work'}"
     if problem.objective == "time":
         lower = step if proven else min(step, found.bound)

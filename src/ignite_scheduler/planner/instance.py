@@ -85,12 +85,15 @@ def group(cluster: Cluster, devices: tuple[Device, ...]) -> Classes:
     latency, per_byte, wires = _link_arrays(cluster, devices)
     firsts: list[int] = []
     members: list[list[int]] = []
+    alike: dict[Device, list[int]] = {}  # figures → classes that have them
     for i, device in enumerate(devices):
-        for c, first in enumerate(firsts):
-            if _same_figures(device, devices[first]) and _same_links((latency, per_byte, wires), i, first):
+        classes = alike.setdefault(replace(device, id="", node=""), [])
+        for c in classes:
+            if _same_links((latency, per_byte, wires), i, firsts[c]):
                 members[c].append(i)
                 break
         else:
+            classes.append(len(firsts))
             firsts.append(i)
             members.append([i])
     num_classes = len(firsts)
@@ -122,24 +125,29 @@ def _strides(counts: Ints) -> Ints:
 
 
 def _link_arrays(cluster: Cluster, devices: tuple[Device, ...]) -> tuple[Floats, Floats, Ints]:
+    """[device, device] latency, seconds per byte and shared wire (−1: none); one look-up a pair of places."""
+    places: dict[object, list[int]] = {}
+    for i, device in enumerate(devices):
+        places.setdefault(cluster.place(device), []).append(i)
     size = len(devices)
     latency, per_byte = np.zeros((size, size)), np.zeros((size, size))
     names = np.full((size, size), -1, dtype=np.int64)
     shared: dict[object, int] = {}
-    for a, source in enumerate(devices):
-        for b, target in enumerate(devices):
-            if a == b:
+    for sources in places.values():
+        for targets in places.values():
+            source, target = sources[0], targets[-1]
+            if source == target:
                 continue
-            link = cluster.link(source, target)
-            latency[a, b] = np.inf if link is None else link.latency
-            per_byte[a, b] = 0.0 if link is None else 1.0 / link.bandwidth
-            if link is not None and link.wire != (source.id, target.id):
-                names[a, b] = shared.setdefault(link.wire, len(shared))
+            link = cluster.link(devices[source], devices[target])
+            block = np.ix_(sources, targets)
+            latency[block] = np.inf if link is None else link.latency
+            per_byte[block] = 0.0 if link is None else 1.0 / link.bandwidth
+            if link is not None and link.wire != (devices[source].id, devices[target].id):
+                names[block] = shared.setdefault(link.wire, len(shared))
+    np.fill_diagonal(latency, 0.0)
+    np.fill_diagonal(per_byte, 0.0)
+    np.fill_diagonal(names, -1)
     return latency, per_byte, names
-
-
-def _same_figures(a: Device, b: Device) -> bool:
-    return a.kind == b.kind and replace(a, id=b.id, node=b.node) == b
 
 
 def _same_links(matrices: tuple[Any, ...], i: int, j: int) -> bool:
