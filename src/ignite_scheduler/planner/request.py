@@ -8,6 +8,7 @@ from itertools import accumulate
 
 from ignite_scheduler.model import Device, Infeasible, Unused
 from ignite_scheduler.planner.contradictions import contradiction
+from ignite_scheduler.planner.instance import Classes, group
 from ignite_scheduler.planner.permit import allowed_devices, check, check_times, refuse, too_many_stages
 from ignite_scheduler.planner.problem import Family, Problem, families
 
@@ -20,6 +21,8 @@ class Request:
     ----------
     devices
         Those that may be used, by id; ``barred`` are the others of the cluster that were considered, with reasons.
+    classes
+        The devices grouped by what makes them interchangeable.
     min_stages, max_stages
         Stages of a chain, ≥ 1 and at most one for each layer and each device.
     min_devices, max_devices
@@ -39,6 +42,7 @@ class Request:
     problem: Problem
     devices: tuple[Device, ...]
     barred: tuple[Unused, ...]
+    classes: Classes
     min_stages: int
     max_stages: int
     min_devices: int
@@ -97,6 +101,7 @@ def requested(problem: Problem) -> Request | Infeasible:
         problem=problem,
         devices=tuple(sorted(allowed.devices, key=lambda device: device.id)),
         barred=allowed.unused,
+        classes=group(problem.cluster, allowed.devices),
         min_stages=1 if stages == "auto" else stages,
         max_stages=most_stages if stages == "auto" else stages,
         min_devices=(1 if stages == "auto" else stages) * (replicas or 1),

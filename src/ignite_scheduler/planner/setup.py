@@ -73,7 +73,7 @@ def prepare(problem: Problem) -> Setup | Infeasible:
             cures=("leave pipeline.replicas, recompute, shard and offload to the planner",),
         )
     goal_of(problem, request.devices)
-    classes = group(problem.cluster, request.devices)
+    classes = request.classes
     narrowed = classes.wide and bool(request.any_of)
     if narrowed:
         classes = group(problem.cluster, _requested(problem, request.devices))
