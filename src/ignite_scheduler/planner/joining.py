@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
+from math import floor, inf, log10
 from typing import Final, NamedTuple
 
 from ignite_scheduler.cost import Assignment, StageChoice, balanced_shares, layer_seconds, resolved_precision
@@ -20,13 +21,17 @@ from ignite_scheduler.model import Device, Plan, Unused
 from ignite_scheduler.planner.neighbours import evaluated, overfull
 from ignite_scheduler.planner.request import Request
 from ignite_scheduler.planner.tree import TIE
-from ignite_scheduler.planner.unused import MAX_CLASSES, seconds
 from ignite_scheduler.units import format_memory
 
 MOST_STAGES: Final = 3
 """Stages that an unused device is put into or beside, the busiest first."""
 
-JOIN_WORK: Final = 300_000
+MAX_CLASSES: Final = 24
+"""Classes of unused devices for which a plan is made; the others get a shorter reason."""
+
+NOT_FASTER: Final = "no faster plan with it was found"
+
+JOIN_WORK: Final = 60_000
 """Actions and messages timed for all classes together; classes for which none is left get a shorter reason."""
 
 
@@ -64,7 +69,9 @@ def joined(request: Request, assignment: Assignment, plan: Plan, work: int = JOI
     for position, devices in enumerate(left_out.values()):
         number = min(5 * MOST_STAGES, work // events)
         if position >= MAX_CLASSES or not number:
-            text = "no faster plan with it was found"
+            text = NOT_FASTER
+        elif request.any_of:
+            text = "not among the devices that resources.any_of asks for"
         elif _no_room_for_devices(request, assignment):
             text = f"resources.max_devices is {request.max_devices}"
         else:
@@ -200,8 +207,20 @@ def _clock(request: Request, device_id: str, layers: tuple[int, ...], beside: in
         for layer in layers:
             found = layer_seconds(problem.profile, layer, device, beside + samples, precision)
             if found is None:
-                return float("inf")
+                return inf
             total += found.forward + found.backward
         return total
 
     return clock
+
+
+def seconds(value: float) -> str:
+    """Seconds with three figures, trailing zeros kept.
+
+    >>> seconds(10.0), seconds(0.01234), seconds(1234.5)
+    ('10.0 s', '0.0123 s', '1230 s')
+    """
+    if value == 0:
+        return "0 s"
+    digits = 2 - floor(log10(abs(value)))
+    return f"{round(value, digits):.{max(digits, 0)}f} s"

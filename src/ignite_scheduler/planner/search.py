@@ -28,6 +28,7 @@ from ignite_scheduler.planner.request import Request, requested
 from ignite_scheduler.planner.setup import prepare
 from ignite_scheduler.planner.terms import held
 from ignite_scheduler.planner.unused import unused_reasons
+from ignite_scheduler.planner.why import reasons
 
 NUM_ALTERNATIVES = 4
 
@@ -76,13 +77,14 @@ def _answer(request: Request, found: Found) -> Plan | Infeasible:
     queue = problem.job.queue
     if queue.deadline is not None or queue.budget is not None:
         kept = held(problem, bare, _fastest(problem))
-        if isinstance(kept, Infeasible) or kept.device_ids != bare.device_ids:
+        if isinstance(kept, Infeasible) or kept.stages != bare.stages:
             return kept
         bare = kept
     return replace(
         bare,
-        unused=unused_reasons(request, bare),
+        unused=unused_reasons(request, found.best, bare),
         alternatives=tuple(alternative(problem, other) for other in found.others[:NUM_ALTERNATIVES]),
+        why=reasons(problem, found.best),
     )
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ignite_scheduler.cost import Assignment
 from ignite_scheduler.model import Infeasible, Plan, Unused
 from ignite_scheduler.planner.build import assignment_of, evaluated
+from ignite_scheduler.planner.joining import MAX_CLASSES, NOT_FASTER, joined, seconds
 from ignite_scheduler.planner.problem import Family
 from ignite_scheduler.planner.request import Request
 from ignite_scheduler.planner.setup import Setup, prepare
@@ -17,21 +19,17 @@ REASON_WORK = 20_000
 REASON_SWEEP = 6
 """Caps from which first plans are made here."""
 
-MAX_CLASSES = 24
-"""Classes of unused devices for which a plan is made; the others get a shorter reason."""
 
+def unused_reasons(request: Request, assignment: Assignment, plan: Plan) -> tuple[Unused, ...]:
+    """A reason for every device of the cluster that was considered or barred and is not in the plan.
 
-NOT_FASTER = "no faster plan with it was found"
-
-
-def unused_reasons(request: Request, plan: Plan) -> tuple[Unused, ...]:
-    """A reason for every device of the cluster that was considered or barred and is not in the plan."""
+    Where straight chains are all that is permitted, the best of them with the device is searched for; elsewhere the
+    device is put into the plan (:mod:`.joining`).
+    """
+    setup = prepare(request.problem) if request.only_straight else None
+    if setup is None or isinstance(setup, Infeasible):
+        return joined(request, assignment, plan).reasons
     held = set(plan.device_ids)
-    setup = prepare(request.problem)
-    if isinstance(setup, Infeasible) or any(len(stage.devices) > 1 for stage in plan.stages):
-        left = [device.id for device in request.devices if device.id not in held]
-        reasons = [*request.barred, *(Unused(device=device, reason=NOT_FASTER) for device in left)]
-        return tuple(sorted(reasons, key=lambda entry: entry.device))
     classes, samples = setup.classes, plan.microbatches
     family = Family(plan.schedule, samples[0], len(samples), samples[-1])
     reasons = list(setup.barred)
@@ -96,15 +94,3 @@ def _compare(plan: Plan, other: Plan, where: list[int], used: int, *, proven: bo
 
 def _count(layers: int) -> str:
     return "one layer" if layers == 1 else f"{layers} layers"
-
-
-def seconds(value: float) -> str:
-    """Seconds with three figures, trailing zeros kept.
-
-    >>> seconds(10.0), seconds(0.01234), seconds(1234.5)
-    ('10.0 s', '0.0123 s', '1230 s')
-    """
-    if value == 0:
-        return "0 s"
-    digits = 2 - int(np.floor(np.log10(abs(value))))
-    return f"{round(value, digits):.{max(digits, 0)}f} s"

@@ -16,7 +16,7 @@ from planner_cases import chain, devices_in_one_node, job
 GROUPS = frozenset({"replicas"})
 
 
-def ask(choice: Assignment, cluster: Cluster, *, work: int = 300_000, **terms: object) -> tuple[Joined, Problem]:
+def ask(choice: Assignment, cluster: Cluster, *, work: int = 60_000, **terms: object) -> tuple[Joined, Problem]:
     profile = terms.pop("profile", chain([1.0, 1.0]))
     problem = Problem(
         job=job(total=8, micro=2, **terms),
@@ -86,9 +86,11 @@ def test_the_jobs_own_limits_are_the_reason() -> None:
 
     limited, _ = ask(ALONE, cluster, resources=Resources(max_devices=1))
     excluded, _ = ask(ALONE, cluster, resources=Resources(exclude=("n/d1",)))
+    exact, _ = ask(ALONE, cluster, resources=Resources(any_of=({"own": 1},)))
     fixed, _ = ask(ALONE, cluster, pipeline=PipelineChoice(replicas=1, split=(2,)))
 
     assert limited.reasons[0].reason == "resources.max_devices is 1"
+    assert exact.reasons[0].reason == "not among the devices that resources.any_of asks for"
     assert excluded.reasons[0].reason == "excluded by resources.exclude"
     assert fixed.reasons[0].reason == "the job leaves no place for it beside the plan"
 

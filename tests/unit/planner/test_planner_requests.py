@@ -142,7 +142,8 @@ def test_precision_filters_devices() -> None:
     ],
 )
 def test_what_this_version_cannot_plan_is_refused(choice: PipelineChoice, code: str) -> None:
-    answer = refused(job=job(pipeline=choice), profile=chain([1.0] * 4), cluster=devices_in_one_node([1.0, 1.0]))
+    asked = job(micro=None, pipeline=choice)
+    answer = refused(job=asked, profile=chain([1.0] * 4), cluster=devices_in_one_node([1.0, 1.0]))
     assert answer.code == code
     assert answer.cures
 
