@@ -13,6 +13,7 @@ from ignite_scheduler.cost.replicas import (
     gradient_weights,
     group_seconds,
     group_transfer_seconds,
+    last_shares,
     parallel_pipelines,
     ring_over,
     samples_between,
@@ -55,6 +56,19 @@ def test_weighted_means_of_replicas_are_the_mean_of_the_whole_batch(shares, data
     assert sum(w * mean for w, mean in zip(gradient_weights(shares), means, strict=True)) == whole
     with pytest.raises(InputError, match="at least one sample"):
         gradient_weights([0] * len(shares))
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.data())
+def test_a_smaller_microbatch_is_shared_as_the_full_one_to_less_than_a_sample(shares, data):
+    samples = data.draw(st.integers(0, sum(shares)))
+    found = last_shares(shares, samples)
+    exact = [Fraction(share * samples, sum(shares)) for share in shares]
+    assert sum(found) == samples
+    assert all(abs(own - part) < 1 for own, part in zip(found, exact, strict=True))
+    raised = [part - int(part) for own, part in zip(found, exact, strict=True) if own > part]
+    lowered = [part - int(part) for own, part in zip(found, exact, strict=True) if own <= part]
+    assert min(raised, default=1) >= max(lowered, default=0)
+    assert last_shares(shares, sum(shares)) == tuple(shares)
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=4), st.lists(st.integers(0, 6), min_size=1, max_size=4))
