@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ignite_scheduler.engine.chain import build_chain, layer_names
-from ignite_scheduler.engine.doctor import bare_plan
+from ignite_scheduler.engine.doctor import Arrangement, bare_plan
 from ignite_scheduler.engine.specification import GangSpec, RankDevice
 from ignite_scheduler.model import Batch, Job, Plan, Reference
 
@@ -42,10 +42,12 @@ def zoo_job(model: str, data: str, args: dict[str, Any], data_args: dict[str, An
     )
 
 
-def make_plan(job: Job, split: Sequence[int], microbatches: Sequence[int], schedule: str = "1f1b") -> Plan:
-    """A plan with these layer counts on the devices ``rank-0``, ``rank-1``, …"""
+def make_plan(
+    job: Job, split: Sequence[int], microbatches: Sequence[int], schedule: str = "1f1b", **arranged: Any
+) -> Plan:
+    """A plan with these layer counts, shares and actions on the devices ``rank-0``, ``rank-1``, …"""
     names = layer_names(build_chain(job.model, seed=job.seed, data=job.data))
-    return bare_plan(job, names, tuple(split), tuple(microbatches), schedule)
+    return bare_plan(job, names, Arrangement(split=tuple(split), **arranged), tuple(microbatches), schedule)
 
 
 def make_spec(job: Job, plan: Plan, directory: Path, **more: Any) -> GangSpec:

@@ -38,7 +38,9 @@ def _document(report: GradientReport) -> dict[str, Any]:
         "same_microbatches": report.same_microbatches,
         "cases": [
             {
-                "split": list(case.split),
+                "split": list(case.arrangement.split),
+                "shares": [list(shares) for shares in case.arrangement.shares],
+                "actions": list(case.arrangement.actions),
                 "schedule": case.schedule,
                 "microbatches": list(case.microbatches),
                 "gradient_error": case.gradient_error,
@@ -55,7 +57,9 @@ def _document(report: GradientReport) -> dict[str, Any]:
 def _parts(report: GradientReport) -> list[Any]:
     rows = [
         [
-            "-".join(map(str, case.split)),
+            "-".join(map(str, case.arrangement.split)),
+            " ".join(":".join(map(str, shares)) for shares in case.arrangement.shares),
+            ", ".join(case.arrangement.actions),
             case.schedule,
             "+".join(map(str, case.microbatches)),
             f"{case.gradient_error:.1e}",
@@ -66,21 +70,23 @@ def _parts(report: GradientReport) -> list[Any]:
         ]
         for case in report.cases
     ]
-    columns = ["layers", "schedule", "microbatches", "gradient error", "worst parameter", "loss error", "allowed", ""]
+    columns = ["layers", "replicas", "memory", "schedule", "microbatches"]
+    columns += ["gradient error", "worst parameter", "loss error", "allowed", ""]
     against = "one process on the same microbatches" if report.same_microbatches else "one process on the whole batch"
     same = "give the very same bits" if report.bit_equal else "[red]differ[/]"
     return [
-        table(columns, rows, right="356"),
+        table(columns, rows, right="578"),
         "",
         f"Errors are ‖difference‖ ÷ ‖reference‖ against {against}, the loss after five updates.",
-        f"Schedules of the same split and microbatches {same}.",
+        "Replicas: samples of each device of a stage, in a full microbatch; none = one device a stage.",
+        f"Schedules of the same layers, replicas and microbatches {same}.",
         *_hints(report),
     ]
 
 
 def _hints(report: GradientReport) -> list[str]:
     """Where to look, if a pipeline of a single stage is off: then no cut is to blame."""
-    if all(case.passed for case in report.cases if len(case.split) == 1):
+    if all(case.passed for case in report.cases if case.arrangement.num_ranks == 1):
         return []
     causes = "Does it compute a sample otherwise beside others, as x.mean(0) and x.softmax(0) do?"
     if report.precision == "fp64":

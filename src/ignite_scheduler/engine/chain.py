@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from typing import Final
 
 import torch
 from torch import Tensor, nn
 
 from ignite_scheduler import zoo
+from ignite_scheduler.engine.recompute import recomputed
 from ignite_scheduler.errors import IgniteError, InputError
 from ignite_scheduler.model import Reference
 from ignite_scheduler.zoo.chain import Layers
@@ -68,10 +71,25 @@ def tied_parameters(chain: nn.Module) -> tuple[tuple[str, ...], ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageModule:
-    """The layers of one stage, called one after the other."""
+    """The layers of one stage, called one after the other.
+
+    ``recompute``: segments, as (first, end) positions among its layers, whose activations are not kept in training but
+    computed again in the backward.
+    """
 
     index: int
     layers: nn.Sequential
+    recompute: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def first(self) -> str:
+        """Name of its first layer."""
+        return next(iter(self.layers._modules))
+
+    @property
+    def last(self) -> str:
+        """Name of its last layer."""
+        return next(reversed(self.layers._modules))
 
     def __call__(self, inputs: Tensors, *, seed: int, step: int, samples: Tensor) -> Tensors:
         """Pass one microbatch through the stage.
@@ -85,14 +103,28 @@ class StageModule:
             A layer raised, or returned something else than a tensor or a tuple of tensors.
         """
         value: Tensor | Tensors = inputs[0] if len(inputs) == 1 else inputs
-        training = self.layers.training
+        named = list(self.layers.named_children())
+        recompute = self.recompute if self.layers.training and torch.is_grad_enabled() else ()
+        for first, end in _parts(len(named), recompute):
+            run = partial(self._run, named[first:end], seed, step, samples)
+            value = recomputed(run, value, named[first:end]) if (first, end) in recompute else run(value)
+        return (value,) if isinstance(value, Tensor) else value
+
+    def _run(
+        self,
+        named: Sequence[tuple[str, nn.Module]],
+        seed: int,
+        step: int,
+        samples: Tensor,
+        value: Tensor | Tensors,
+    ) -> Tensor | Tensors:
         first = int(samples[0]) if len(samples) else 0
         with drawing(seed, step, samples):
-            for name, layer in self.layers.named_children():
-                if training:
+            for name, layer in named:
+                if self.layers.training:
                     seed_random_numbers(f"{seed}/{step}/{first}/{name}", samples.device)
                 value = self._call(name, layer, value)
-        return (value,) if isinstance(value, Tensor) else value
+        return value
 
     def _call(self, name: str, layer: nn.Module, value: Tensor | Tensors) -> Tensor | Tensors:
         given = (value,) if isinstance(value, Tensor) else value
@@ -119,6 +151,12 @@ class StageModule:
         return result
 
 
+def _parts(num_layers: int, segments: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The segments and what lies between them, in order."""
+    bounds = sorted({0, num_layers, *(place for segment in segments for place in segment)})
+    return list(pairwise(bounds))
+
+
 def seed_random_numbers(key: str, device: torch.device) -> None:
     """Let torch's random numbers in this process start from ``key``."""
     number = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "little") >> 1
@@ -127,8 +165,12 @@ def seed_random_numbers(key: str, device: torch.device) -> None:
         torch.cuda.manual_seed(number)
 
 
-def cut(chain: nn.Sequential, stages: Sequence[Sequence[str]]) -> tuple[StageModule, ...]:
-    """The stages that hold these layers.
+def cut(
+    chain: nn.Sequential,
+    stages: Sequence[Sequence[str]],
+    recompute: Sequence[tuple[tuple[int, int], ...]] | None = None,
+) -> tuple[StageModule, ...]:
+    """The stages that hold these layers; ``recompute`` are the segments of each, None = nowhere any.
 
     Raises
     ------
@@ -148,6 +190,10 @@ def cut(chain: nn.Sequential, stages: Sequence[Sequence[str]]) -> tuple[StageMod
             f"layers), found {named} (the plan has {len(found)})"
         )
     return tuple(
-        StageModule(index=index, layers=Layers((name, children[name]) for name in names))
+        StageModule(
+            index=index,
+            layers=Layers((name, children[name]) for name in names),
+            recompute=recompute[index] if recompute is not None else (),
+        )
         for index, names in enumerate(stages)
     )

@@ -24,23 +24,14 @@ from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
 from torch.distributed.checkpoint.planner import ReadItem
-from torch.distributed.checkpoint.state_dict import (
-    StateDictOptions,
-    get_model_state_dict,
-    get_optimizer_state_dict,
-    set_model_state_dict,
-    set_optimizer_state_dict,
-)
 
 from ignite_scheduler.engine.rule import Rule
 from ignite_scheduler.engine.saved import FACTS, LATEST, SCHEMA, saved_steps
+from ignite_scheduler.engine.sharded_rule import ShardedRule
 from ignite_scheduler.errors import ExternalError, InputError
 
-# Without flattening, optimizer state is numbered within a rank and cannot be read by another split.
-_OPTIONS: Final = StateDictOptions(flatten_optimizer_state_dict=True)
 
-
-def save(folder: Path, rule: Rule, *, step: int, keep: int, facts: dict[str, Any]) -> Path:
+def save(folder: Path, rule: Rule | ShardedRule, *, leads: bool, step: int, keep: int, facts: dict[str, Any]) -> Path:
     """Write a checkpoint after ``step`` steps together with all other ranks, and drop all but the newest ``keep``.
 
     Parameters
@@ -49,6 +40,8 @@ def save(folder: Path, rule: Rule, *, step: int, keep: int, facts: dict[str, Any
         The run's ``checkpoints``.
     rule
         This rank's layers, under their own names, and their optimizer.
+    leads
+        Whether this rank writes its stage's tensors: of replicas, which have the same ones, the first does.
     facts
         What to write beside the tensors (same on all ranks).
 
@@ -64,9 +57,9 @@ def save(folder: Path, rule: Rule, *, step: int, keep: int, facts: dict[str, Any
         shutil.rmtree(writing, ignore_errors=True)
         writing.mkdir(parents=True)
     dist.barrier()
-    rule.push_buffers()
+    state = rule.saved()
     try:
-        state_dict_saver.save(_state(rule), checkpoint_id=writing)
+        state_dict_saver.save(state if leads else {"model": {}}, checkpoint_id=writing)
     except CheckpointException as error:
         raise ExternalError(f"could not write {writing}: {_first_reason(error)}", retryable=True) from error
     if first:
@@ -81,15 +74,6 @@ def save(folder: Path, rule: Rule, *, step: int, keep: int, facts: dict[str, Any
 def num_bytes(saved: Path) -> int:
     """Bytes of the files of the checkpoint ``saved``."""
     return sum(path.stat().st_size for path in saved.rglob("*") if path.is_file())
-
-
-def _state(rule: Rule) -> dict[str, Any]:
-    if not rule.state.state_dict():
-        return {"model": {}}  # layers without tensors, such as a pooling; torch refuses to be asked about them
-    state: dict[str, Any] = {"model": get_model_state_dict(rule.state)}
-    if rule.optimizer is not None:
-        state["optimizer"] = get_optimizer_state_dict(rule.state, rule.optimizer, options=_OPTIONS)
-    return state
 
 
 def _point_to(folder: Path, checkpoint: Path) -> None:
@@ -110,27 +94,20 @@ def _prune(folder: Path, step: int, keep: int) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def load(checkpoint: Path, rule: Rule) -> int:
+def load(checkpoint: Path, rule: Rule | ShardedRule) -> int:
     """Fill this rank's layers and optimizer from a checkpoint of any split; the number of steps that it holds.
 
     All ranks call it together.
     """
     step = saved_steps(checkpoint)
-    rule.collect()  # torch makes the optimizer's state only where no parameter has a gradient
-    state = _state(rule)
+    state = rule.blank()
     try:
         state_dict_loader.load(state, storage_reader=_SafeReader(checkpoint), planner=_SafePlanner())
     except (CheckpointException, pickle.UnpicklingError, OSError) as error:
         raise InputError(
             f"{checkpoint} does not suit this job's model and optimizer: {_first_reason(error)}"
         ) from error
-    if state["model"]:
-        set_model_state_dict(rule.state, state["model"])
-    if rule.optimizer is not None:
-        set_optimizer_state_dict(rule.state, rule.optimizer, state["optimizer"], options=_OPTIONS)
-    rule.pull()
-    rule.pull_buffers()
-    rule.clear()
+    rule.load(state)
     return step
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -79,7 +80,9 @@ class Samples:
         self, indices: Tensor, key: str, microbatches: Sequence[int], *, inputs: bool = True, targets: bool = True
     ) -> Reading:
         """The same batch, to be read microbatch by microbatch; ``inputs`` and ``targets`` say what is wanted of it."""
-        return Reading(self, indices, key, microbatches, inputs=inputs, targets=targets)
+        ends = accumulate(microbatches)
+        places = [range(end - size, end) for size, end in zip(microbatches, ends, strict=True)]
+        return Reading(self, indices, key, places, inputs=inputs, targets=targets)
 
     def item(self, index: int, key: str) -> tuple[Any, Any]:
         """One sample."""
@@ -113,9 +116,10 @@ class Samples:
 class Reading:
     """A batch that is being read: a bit whenever the device has nothing else to do, the rest when it is needed.
 
-    Where devices are played by waiting, samples are so read while actions are still due, as a loader beside a real
-    device would. No thread is needed, and random numbers come in a fixed order. Inputs are held for one microbatch
-    ahead of need, no more: they are what a device's memory is charged for. Targets alone take little room.
+    Of each microbatch only the samples at ``places`` of the batch are read, one run of them for each microbatch; a run
+    may be empty. Where devices are played by waiting, samples are so read while actions are still due, as a loader
+    beside a real device would. No thread is needed, and random numbers come in a fixed order. Inputs are held for one
+    microbatch ahead of need, no more: they are what a device's memory is charged for. Targets alone take little room.
     """
 
     def __init__(
@@ -123,23 +127,24 @@ class Reading:
         samples: Samples,
         indices: Tensor,
         key: str,
-        microbatches: Sequence[int],
+        places: Sequence[range],
         *,
         inputs: bool,
         targets: bool,
     ) -> None:
         self._samples, self._indices, self.key = samples, indices.tolist(), key
-        self._microbatches, self._wants_inputs, self._wants_targets = tuple(microbatches), inputs, targets
+        self._places, self._wants_inputs, self._wants_targets = tuple(places), inputs, targets
         self._items: list[tuple[Any, Any]] = []
         self._inputs: dict[int, tuple[Tensor, ...]] = {}
         self._targets: dict[int, Tensor] = {}
-        self._place = self._microbatch = 0
+        self._microbatch = -1
         self._longest = 0.0
+        self._go_on()
 
     @property
     def complete(self) -> bool:
         """Whether the last sample is read."""
-        return self._microbatch == len(self._microbatches)
+        return self._microbatch == len(self._places)
 
     @property
     def waiting(self) -> bool:
@@ -166,21 +171,28 @@ class Reading:
 
     def finish(self) -> None:
         """Read all that is left."""
-        self._read_through(len(self._microbatches) - 1)
+        self._read_through(len(self._places) - 1)
 
     def _read_through(self, k: int) -> None:
         while self._microbatch <= k:
             self._read_one()
 
+    def _go_on(self) -> None:
+        """Turn to the next microbatch of which samples are wanted."""
+        self._microbatch += 1
+        while not self.complete and not self._places[self._microbatch]:
+            self._microbatch += 1
+
     def _read_one(self) -> None:
-        sample, target = self._samples.item(self._indices[self._place], f"{self.key}/{self._place}")
+        places = self._places[self._microbatch]
+        place = places[len(self._items)]
+        sample, target = self._samples.item(self._indices[place], f"{self.key}/{place}")
         self._items.append((sample if self._wants_inputs else None, target if self._wants_targets else None))
-        self._place += 1
-        if len(self._items) < self._microbatches[self._microbatch]:
+        if len(self._items) < len(places):
             return
         if self._wants_inputs:
             self._inputs[self._microbatch] = self._samples.stack([item[0] for item in self._items])
         if self._wants_targets:
             self._targets[self._microbatch] = self._samples.stack_targets([item[1] for item in self._items])
         self._items.clear()
-        self._microbatch += 1
+        self._go_on()

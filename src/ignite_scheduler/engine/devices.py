@@ -37,10 +37,11 @@ class Span:
     ``complete``.
     """
 
-    __slots__ = ("complete", "end", "start")
+    __slots__ = ("complete", "end", "least", "start")
 
     def __init__(self, start: float) -> None:
         self.start = self.end = start
+        self.least = 0.0
         self.complete = False
 
 
@@ -49,6 +50,7 @@ class ComputeDevice(ABC):
 
     def __init__(self, place: str) -> None:
         self.torch_device = torch.device(place)
+        self._span: Span | None = None
 
     @contextmanager
     def action(self, ready: float | None = None) -> Iterator[Span]:
@@ -56,10 +58,12 @@ class ComputeDevice(ABC):
 
         ``ready``: since when all is there that the work needs, on the monotonic clock; None = since now.
         """
-        span = Span(self._start(ready))
+        span = self._span = Span(self._start(ready))
         yield span
         self.computed(span)
-        self._wait(span)
+        wait = span.end - time.monotonic()
+        if wait > 0:
+            time.sleep(wait)
 
     def computed(self, span: Span) -> None:
         """Say inside the block that all computing is issued: what follows is not the device's work, and sets no pace.
@@ -69,6 +73,16 @@ class ComputeDevice(ABC):
         if not span.complete:
             span.end, span.complete = self._end(span), True
 
+    def takes(self, seconds: float) -> None:
+        """Say within an action that it takes no less than this: what it waits for is played."""
+        if self._span is not None:
+            self._span.least = max(self._span.least, seconds)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Do in this block, within an action, what is none of the device's computing."""
+        yield
+
     def _start(self, ready: float | None) -> float:
         """When the device begins with work that it could do since ``ready``: now, unless it is played."""
         return time.monotonic()
@@ -76,10 +90,6 @@ class ComputeDevice(ABC):
     @abstractmethod
     def _end(self, span: Span) -> float:
         """When the device is, or would be, done with the work that was issued since ``span.start``."""
-
-    @abstractmethod
-    def _wait(self, span: Span) -> None:
-        """Return when the device would be done, if that is not now."""
 
     @property
     @abstractmethod
@@ -91,10 +101,7 @@ class CpuDevice(ComputeDevice):
     """One thread at its own pace."""
 
     def _end(self, span: Span) -> float:
-        return time.monotonic()
-
-    def _wait(self, span: Span) -> None:
-        pass
+        return max(time.monotonic(), span.start + span.least)
 
     @property
     def description(self) -> str:
@@ -127,14 +134,15 @@ class PacedDevice(ComputeDevice):
         return now if ready is None else min(now, max(ready, self._free_from))
 
     def _end(self, span: Span) -> float:
-        due = span.start + (time.thread_time() - self._cpu) / self.speed
-        self._free_from = max(due, time.monotonic())
+        seconds = (time.thread_time() - self._cpu) / self.speed
+        self._free_from = max(span.start + max(seconds, span.least), time.monotonic())
         return self._free_from
 
-    def _wait(self, span: Span) -> None:
-        wait = span.end - time.monotonic()
-        if wait > 0:
-            time.sleep(wait)
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        before = time.thread_time()
+        yield
+        self._cpu += time.thread_time() - before
 
     @property
     def description(self) -> str:
@@ -147,9 +155,6 @@ class CudaDevice(ComputeDevice):
     def _end(self, span: Span) -> float:
         torch.cuda.current_stream(self.torch_device).synchronize()
         return time.monotonic()
-
-    def _wait(self, span: Span) -> None:
-        pass
 
     @property
     def description(self) -> str:

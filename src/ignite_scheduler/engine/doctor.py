@@ -1,17 +1,18 @@
 """Does a pipeline compute what one process computes? Compared parameter by parameter, on real ranks.
 
-The law: for any split, schedule and sizes of microbatches, the gradient of the first step and the loss after five
-updates equal those of one process on the whole batch, up to the rounding of sums taken in another order. Models with
-batch statistics compute another function for other microbatches by design; they are held against one process that runs
-the same microbatches.
+The law: for any split, schedule, sizes of microbatches, shares of replicas and memory actions, the gradient of the
+first step and the loss after five updates equal those of one process on the whole batch, up to the rounding of sums
+taken in another order. Models with batch statistics compute another function for other microbatches by design; they are
+held against one process that runs the same microbatches, and replicas of their stages are refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, count
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import torch
@@ -34,7 +35,32 @@ UPDATES: Final = 5
 """Optimizer steps before the loss is compared."""
 
 Split = tuple[int, ...]
+Action = Literal["recompute", "shard", "offload"]
 Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrangement:
+    """How the layers are laid out.
+
+    Parameters
+    ----------
+    split
+        Layers per stage.
+    shares
+        Of each stage, its replicas' samples of a full microbatch; empty = one device for each stage.
+    actions
+        Memory actions of every stage.
+    """
+
+    split: Split
+    shares: tuple[tuple[int, ...], ...] = ()
+    actions: tuple[Action, ...] = ()
+
+    @property
+    def num_ranks(self) -> int:
+        """Devices that it takes."""
+        return sum(map(len, self.shares)) if self.shares else len(self.split)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +72,7 @@ class GradientCase:
     attention, has no digits to compare: below an epsilon of the whole gradient it counts as zero.
     """
 
-    split: Split
+    arrangement: Arrangement
     schedule: str
     microbatches: tuple[int, ...]
     gradient_error: float
@@ -62,7 +88,11 @@ class GradientCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientReport:
-    """All cases of one job. ``bit_equal``: schedules of the same split and microbatches gave the very same bits."""
+    """All cases of one job.
+
+    ``bit_equal``: schedules of the same arrangement and microbatches gave the very same bits, and so did the replicas
+    of a stage.
+    """
 
     job: str
     precision: str
@@ -81,11 +111,12 @@ class _Measured:
     losses: tuple[float, ...]
     gradients: Arrays
     parameters: Arrays
+    agreed: bool = True
 
 
 def gradients(
     job: Job,
-    splits: Sequence[Split] | None = None,
+    arrangements: Sequence[Arrangement] | None = None,
     schedules: Sequence[str] = SCHEDULES,
     dtype: str = "fp32",
     *,
@@ -96,8 +127,9 @@ def gradients(
 
     Parameters
     ----------
-    splits
-        Layers per stage; None = even ones over 1, 2 and 3 stages.
+    arrangements
+        None = even splits over 1, 2 and 3 stages, and two stages of two replicas with unequal shares, without and with
+        all memory actions.
     dtype
         ``fp32`` or ``fp64``.
     microbatches
@@ -116,12 +148,14 @@ def gradients(
     job = replace(job, precision=dtype, evaluate=None)
     chain = build_chain(job.model, seed=job.seed, data=job.data)
     names = layer_names(chain)
-    chosen = [tuple(split) for split in splits] if splits is not None else even_splits(len(names))
     sizes = microbatches or uneven(job)
     same = reference.has_batch_statistics(chain)
+    chosen = list(arrangements) if arrangements is not None else straight(len(names))
+    if arrangements is None and not same:
+        chosen += replicated(len(names), max(sizes))
     expected = reference.train(job, UPDATES + 1, sizes if same else None)
     if pool is None:
-        with RankPool(max(map(len, chosen))) as own:
+        with RankPool(max(each.num_ranks for each in chosen)) as own:
             measured = _measure(job, names, chosen, schedules, sizes, own)
     else:
         measured = _measure(job, names, chosen, schedules, sizes, pool)
@@ -129,8 +163,10 @@ def gradients(
         job=job.name,
         precision=dtype,
         same_microbatches=same,
-        cases=tuple(_compare(split, name, sizes, found, expected, dtype) for (split, name), found in measured.items()),
-        bit_equal=all(_identical(found, measured[split, schedules[0]]) for (split, _), found in measured.items()),
+        cases=tuple(_compare(each, name, sizes, found, expected, dtype) for (each, name), found in measured.items()),
+        bit_equal=all(
+            found.agreed and _identical(found, measured[each, schedules[0]]) for (each, _), found in measured.items()
+        ),
     )
 
 
@@ -142,6 +178,23 @@ def even_splits(num_layers: int) -> list[Split]:
     ]
 
 
+def straight(num_layers: int) -> list[Arrangement]:
+    """The even splits, one device a stage."""
+    return [Arrangement(split=split) for split in even_splits(num_layers)]
+
+
+def replicated(num_layers: int, samples: int) -> list[Arrangement]:
+    """Two stages of two replicas that share ``samples`` unequally; none where there are too few of either."""
+    if num_layers < 2 or samples < 2:
+        return []
+    (*_, split), few = even_splits(num_layers)[:2], max(1, samples // 3)
+    shares = ((samples - few, few), (few, samples - few))
+    return [
+        Arrangement(split=split, shares=shares),
+        Arrangement(split=split, shares=shares, actions=("recompute", "shard", "offload")),
+    ]
+
+
 def uneven(job: Job) -> tuple[int, ...]:
     """Sizes of microbatches: the job's own where given, else about three with a smaller last one."""
     total = job.batch.total
@@ -149,7 +202,9 @@ def uneven(job: Job) -> tuple[int, ...]:
     return microbatch_sizes(total, micro)
 
 
-def bare_plan(job: Job, names: Sequence[str], split: Split, microbatches: tuple[int, ...], schedule: str) -> Plan:
+def bare_plan(
+    job: Job, names: Sequence[str], arrangement: Arrangement, microbatches: tuple[int, ...], schedule: str
+) -> Plan:
     """A plan that says what to execute and predicts nothing; devices are called ``rank-0``, ``rank-1``, …
 
     Raises
@@ -157,19 +212,28 @@ def bare_plan(job: Job, names: Sequence[str], split: Split, microbatches: tuple[
     InputError
         The split does not cover the layers.
     """
+    split, actions = arrangement.split, arrangement.actions
+    shares = arrangement.shares or ((max(microbatches),),) * len(split)
+    if len(shares) != len(split):
+        raise InputError(f"expected shares of {len(split)} stages, found those of {len(shares)}")
     if sum(split) != len(names) or min(split) < 1:
         raise InputError(f"a split of {split} does not cover {len(names)} layers with at least one for each stage")
-    starts = [sum(split[:index]) for index in range(len(split))]
+    starts, ranks = accumulate(split, initial=0), count()
     stages = tuple(
         Stage(
             index=index,
-            layers=tuple(names[start : start + count]),
-            devices=(Share(device=f"rank-{index}", samples=max(microbatches), memory=0.0, memory_limit=0.0),),
+            layers=tuple(names[start : start + length]),
+            devices=tuple(
+                Share(device=f"rank-{next(ranks)}", samples=share, memory=0.0, memory_limit=0.0) for share in own
+            ),
             forward=0.0,
             backward=0.0,
             in_flight=0,
+            recompute="recompute" in actions,
+            offload="offload" in actions,
+            optimizer_shards=len(own) if "shard" in actions else 1,
         )
-        for index, (start, count) in enumerate(zip(starts, split, strict=True))
+        for index, (start, length, own) in enumerate(zip(starts, split, shares, strict=False))
     )
     return Plan(
         job=job.name,
@@ -193,31 +257,39 @@ def bare_plan(job: Job, names: Sequence[str], split: Split, microbatches: tuple[
 def _measure(
     job: Job,
     names: tuple[str, ...],
-    splits: Sequence[Split],
+    arrangements: Sequence[Arrangement],
     schedules: Sequence[str],
     sizes: tuple[int, ...],
     pool: RankPool,
-) -> dict[tuple[Split, str], _Measured]:
+) -> dict[tuple[Arrangement, str], _Measured]:
     measured = {}
-    for split in splits:
+    for arrangement in arrangements:
         for schedule in schedules:
-            plan = bare_plan(job, names, split, sizes, schedule)
+            plan = bare_plan(job, names, arrangement, sizes, schedule)
             devices = tuple(RankDevice(id=device_id) for device_id in plan.device_ids)
             spec = GangSpec(job=job, plan=plan, devices=devices, directory=Path())
-            parts = pool.run(train_steps, (spec, UPDATES + 1), ranks=len(split))
-            measured[split, schedule] = _Measured(
-                losses=tuple(map(sum, zip(*(part.losses for part in parts), strict=True))),
-                gradients={name: value for part in parts for name, value in part.gradients.items()},
-                parameters={name: value for part in parts for name, value in part.parameters.items()},
-            )
+            parts = pool.run(train_steps, (spec, UPDATES + 1), ranks=len(devices))
+            measured[arrangement, schedule] = _together(parts)
     return measured
+
+
+def _together(parts: Sequence[_Measured]) -> _Measured:
+    """What all ranks have, each tensor once."""
+    gradients = {name: value for part in parts for name, value in part.gradients.items()}
+    parameters = {name: value for part in parts for name, value in part.parameters.items()}
+    return _Measured(
+        losses=tuple(map(sum, zip(*(part.losses for part in parts), strict=True))),
+        gradients=gradients,
+        parameters=parameters,
+        agreed=all(_equal(part.gradients, gradients) and _equal(part.parameters, parameters) for part in parts),
+    )
 
 
 def train_steps(seat: Seat, spec: GangSpec, steps: int) -> _Measured:
     """Task of one rank: train some steps and hand back what can be compared."""
     from ignite_scheduler.engine.worker import Worker
 
-    worker = Worker(spec, seat.rank, seat.store, group=seat.group, scope=seat.scope)
+    worker = Worker(spec, seat.rank, seat.store, group=seat.group, groups=seat.groups, scope=seat.scope)
     losses, found = [], {}
     for step in range(steps):
         losses.append(worker.accumulate(step))
@@ -237,7 +309,12 @@ def _arrays(tensors: dict[str, torch.Tensor]) -> Arrays:
 
 
 def _compare(
-    split: Split, schedule: str, sizes: tuple[int, ...], found: _Measured, expected: reference.Trained, dtype: str
+    arrangement: Arrangement,
+    schedule: str,
+    sizes: tuple[int, ...],
+    found: _Measured,
+    expected: reference.Trained,
+    dtype: str,
 ) -> GradientCase:
     references = {name: tensor.numpy().astype(np.float64) for name, tensor in expected.gradients.items()}
     whole = float(np.sqrt(sum(np.sum(reference**2) for reference in references.values())))
@@ -245,7 +322,7 @@ def _compare(
     errors = {name: _relative(found.gradients[name], tensor, least) for name, tensor in references.items()}
     worst = max(errors, key=errors.__getitem__, default="")
     return GradientCase(
-        split=split,
+        arrangement=arrangement,
         schedule=schedule,
         microbatches=sizes,
         gradient_error=errors.get(worst, 0.0),
@@ -265,8 +342,9 @@ def _relative(found: NDArray[Any], expected: NDArray[Any], least: float = 0.0) -
 
 
 def _identical(a: _Measured, b: _Measured) -> bool:
-    return a.losses == b.losses and all(
-        np.array_equal(ours[name], theirs[name])
-        for ours, theirs in ((a.gradients, b.gradients), (a.parameters, b.parameters))
-        for name in theirs
-    )
+    same = _equal(a.gradients, b.gradients) and _equal(a.parameters, b.parameters)
+    return a.losses == b.losses and same
+
+
+def _equal(own: Arrays, all_of_them: Arrays) -> bool:
+    return all(np.array_equal(value, all_of_them[name]) for name, value in own.items())

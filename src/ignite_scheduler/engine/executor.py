@@ -4,22 +4,27 @@ The executor decides nothing. F(s, k) receives the activations of stage s−1, r
 result; on the last stage it also takes the loss, already divided by the samples of the whole batch, so that gradients
 of unequal microbatches simply add up to the batch's gradient. B(s, k) receives the gradient of its outputs, runs
 autograd and sends the gradient of its inputs. Gradients accumulate in the order of the row's backwards.
+
+A replica of a stage does so with its own samples of each microbatch; one that has none of a microbatch skips it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from ignite_scheduler.engine.chain import StageModule, Tensors
+from ignite_scheduler.engine.dealing import Dealing
 from ignite_scheduler.engine.devices import ComputeDevice
 from ignite_scheduler.engine.entrance import Entrance, Exit
 from ignite_scheduler.engine.memory import MemoryWatch
+from ignite_scheduler.engine.offload import HostMemory
+from ignite_scheduler.engine.rehearsal import per_sample
 from ignite_scheduler.engine.transport import Message, Transport
 from ignite_scheduler.errors import ScheduleError
 from ignite_scheduler.pipeline import Action, Interval, Schedule
@@ -29,7 +34,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Samples(Protocol):
-    """What a rank reads of a step, microbatch by microbatch, each once."""
+    """What a rank reads of its samples in a step, microbatch by microbatch, each once."""
 
     def inputs(self, k: int, /) -> Tensors:
         """Inputs of microbatch ``k``."""
@@ -42,8 +47,8 @@ class Samples(Protocol):
 class Batch:
     """One step's samples, where this rank needs them: inputs on the first stage, targets on the last.
 
-    ``microbatches`` are their sizes, in order. ``ready``: since when the device could work on it; None = since its
-    samples are read.
+    ``microbatches`` are the sizes of whole microbatches, in order. ``ready``: since when the device could work on it;
+    None = since its samples are read.
     """
 
     step: int
@@ -70,12 +75,20 @@ class Executor:
 
     Parameters
     ----------
+    row
+        Of the schedule, the row that this rank executes.
+    rank
+        This rank, as its measured actions name it.
     stages
         The stages of this rank, by index.
+    transport, dealing
+        Its messages, and how they follow from the stages' samples.
     loss
         Needed by the rank of the last stage.
     seed
         The job's; keys dropout.
+    host
+        By stage, where its activations wait; stages that are missing keep them on the device.
     spare
         Called with the time until which the device has nothing to do.
     """
@@ -85,12 +98,15 @@ class Executor:
         *,
         schedule: Schedule,
         row: int,
+        rank: int,
         stages: Mapping[int, StageModule],
         transport: Transport,
+        dealing: Dealing,
         device: ComputeDevice,
         loss: Loss,
         seed: int,
         memory: MemoryWatch | None = None,
+        host: Mapping[int, HostMemory] | None = None,
         spare: Callable[[float], None] = lambda until: None,
     ) -> None:
         for action in schedule.rows[row]:
@@ -98,11 +114,13 @@ class Executor:
                 raise ScheduleError(
                     f"the engine runs whole backwards only, found {action} in schedule {schedule.name!r}"
                 )
-        self._actions, self._row, self._last = schedule.rows[row], row, schedule.num_stages - 1
-        self._stages, self._transport, self._device, self._loss = dict(stages), transport, device, loss
-        self._seed, self._memory, self._spare = seed, memory, spare
+        self._actions, self._rank, self._last = schedule.rows[row], rank, schedule.num_stages - 1
+        self._stages, self._transport, self._dealing = dict(stages), transport, dealing
+        self._device, self._loss = device, loss
+        self._seed, self._memory, self._host, self._spare = seed, memory, dict(host or {}), spare
         self._kept: dict[tuple[int, int], _Kept] = {}
         self._losses: dict[int, Tensor] = {}
+        self._per_sample: dict[tuple[int, bool], tuple[bool, ...]] = {}
         self.intervals: list[Interval] = []
 
     @property
@@ -139,7 +157,8 @@ class Executor:
         self._kept.clear()
         self._losses.clear()
         self.intervals = []
-        expected = [m for action in actions if (m := self._incoming(action, batch)) is not None]
+        actions = [action for action in actions if self._samples(action, batch)]
+        expected = [message for action in actions for message in self._incoming(action, batch)]
         self._transport.begin(expected, mode=mode, step=batch.step)
         for action in actions:
             if action.kind == "F":
@@ -150,44 +169,73 @@ class Executor:
                 self._memory.check(action.stage_index)
         return sum(float(self._losses[k]) for k in sorted(self._losses))
 
-    def _incoming(self, action: Action, batch: Batch) -> Message | None:
+    def _samples(self, action: Action, batch: Batch) -> range:
+        """Places in the batch of this rank's samples of the action."""
+        stage, _, k = action
+        first, end = self._dealing.crew.run(stage, self._rank, batch.microbatches[k])
+        start = sum(batch.microbatches[:k])
+        return range(start + first, start + end)
+
+    def _incoming(self, action: Action, batch: Batch) -> list[Message]:
         stage, kind, k = action
-        source = stage - 1 if kind == "F" else stage + 1
-        if not 0 <= source <= self._last:
-            return None
-        return Message(source, stage, kind, k, batch.microbatches[k])
+        return self._dealing.incoming(stage, kind, k, batch.microbatches[k])
 
     def _forward(self, action: Action, batch: Batch) -> None:
         index, _, k = action
-        stage = self._stages[index]
-        rows = _rows(batch.microbatches, k)
+        stage, places = self._stages[index], self._samples(action, batch)
         targets = self._targets(batch, k) if index == self._last else None
-        inputs, ready = self._inputs(action, batch)
+        incoming = self._incoming(action, batch)
+        inputs, ready = self._inputs(incoming, batch, k)
         entrance = Entrance(inputs)
-        samples = torch.arange(*rows, device=self._device.torch_device)
+        samples = torch.arange(places.start, places.stop, device=self._device.torch_device)
         with self._device.action(ready) as span:
-            outputs = stage(entrance.enter(), seed=self._seed, step=batch.step, samples=samples)
+            with self._keeping(index):
+                outputs = stage(entrance.enter(), seed=self._seed, step=batch.step, samples=samples)
             if targets is not None:
                 outputs = (self._take_loss(outputs, batch, k, targets),)
             self._device.computed(span)
             if torch.is_grad_enabled():
                 self._kept[index, k] = _Kept(entrance=entrance, exit=Exit(outputs))
             if index < self._last:
-                *_, producer = stage.layers._modules
-                message = Message(index, index + 1, "F", k, batch.microbatches[k])
-                self._transport.send(message, outputs, producer=producer, ready=span.end)
+                along = self._along(stage, incoming, inputs, outputs, len(places))
+                self._dealing.send_activations(
+                    index,
+                    k,
+                    batch.microbatches[k],
+                    outputs,
+                    per_sample=along,
+                    producer=stage.last,
+                    ready=span.end,
+                )
             del outputs  # what is sent lies in the message now
             self._transport.look_ahead(len(self._kept))
             self._spare(span.end)
-        self.intervals.append(Interval(action, self._row, span.start, span.end))
+        self.intervals.append(Interval(action, self._rank, span.start, span.end))
 
-    def _inputs(self, action: Action, batch: Batch) -> tuple[Tensors, float | None]:
+    def _keeping(self, stage: int) -> AbstractContextManager[None]:
+        """Within this block, a forward of the stage, activations go where they wait for the backward."""
+        if stage in self._host and torch.is_grad_enabled():
+            return self._host[stage].keeping()
+        return nullcontext()
+
+    def _inputs(self, incoming: Sequence[Message], batch: Batch, k: int) -> tuple[Tensors, float | None]:
         """Inputs of a forward, and since when the device could work on them."""
-        message = self._incoming(action, batch)
-        if message is not None:
-            return self._transport.receive(message), self._transport.arrival
+        if incoming:
+            return self._dealing.receive(incoming), self._dealing.arrival
         assert batch.samples is not None
-        return batch.samples.inputs(action.microbatch_index), batch.ready
+        return batch.samples.inputs(k), batch.ready
+
+    def _along(
+        self, stage: StageModule, incoming: Sequence[Message], inputs: Tensors, outputs: Tensors, samples: int
+    ) -> tuple[bool, ...]:
+        """Which outputs run over the samples; taken for granted where nobody has to deal them."""
+        if not self._dealing.crew.replicated:
+            return (True,) * len(outputs)
+        key = stage.index, stage.layers.training
+        if key not in self._per_sample:
+            over = self._dealing.per_sample(incoming[0]) if incoming else (True,) * len(inputs)
+            self._per_sample[key] = per_sample(stage, inputs, over, outputs, samples=samples)
+        return self._per_sample[key]
 
     def _targets(self, batch: Batch, k: int) -> Tensor:
         """Targets of a microbatch, read before the device starts: that is none of its work."""
@@ -204,24 +252,19 @@ class Executor:
     def _backward(self, action: Action, batch: Batch) -> None:
         index, _, k = action
         kept = self._kept.pop((index, k))
-        message = self._incoming(action, batch)
-        gradients = (torch.ones_like(self._losses[k]),) if message is None else self._transport.receive(message)
+        incoming = self._incoming(action, batch)
+        gradients = self._dealing.receive(incoming) if incoming else (torch.ones_like(self._losses[k]),)
         kept.exit.give(gradients)
         del gradients
-        with self._device.action(batch.ready if message is None else self._transport.arrival) as span:
-            kept.exit.backward()
+        with self._device.action(self._dealing.arrival if incoming else batch.ready) as span:
+            with self._host[index].link() if index in self._host else nullcontext():
+                kept.exit.backward()
             found = kept.entrance.gradients()
             self._device.computed(span)
             if index > 0:
-                first = next(iter(self._stages[index].layers._modules))
-                message = Message(index, index - 1, "B", k, batch.microbatches[k])
-                self._transport.send(message, found, producer=first, ready=span.end)
+                producer = self._stages[index].first
+                self._dealing.send_gradients(index, k, batch.microbatches[k], found, producer=producer, ready=span.end)
             del found
             self._transport.look_ahead(len(self._kept))
             self._spare(span.end)
-        self.intervals.append(Interval(action, self._row, span.start, span.end))
-
-
-def _rows(microbatches: tuple[int, ...], k: int) -> tuple[int, int]:
-    ends = list(accumulate(microbatches))
-    return ends[k] - microbatches[k], ends[k]
+        self.intervals.append(Interval(action, self._rank, span.start, span.end))

@@ -7,7 +7,7 @@ import os
 import queue
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -20,11 +20,15 @@ from ignite_scheduler.errors import ExternalError, IgniteError, InputError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
-    """What a task knows of its place: its rank, the store, the group of the ranks that take part, a fresh scope."""
+    """What a task knows of its place: its rank, the store, a fresh scope, and process groups.
+
+    ``group`` is that of the ranks that take part; ``groups`` has one for each run of the pool's ranks.
+    """
 
     rank: int
     store: Any
     group: Any
+    groups: Mapping[tuple[int, ...], Any]
     scope: str
 
 
@@ -103,12 +107,13 @@ def _serve(rank: int, size: int, pipe: Connection, port: int, scope: str, timeou
     wait = timedelta(seconds=timeout)
     store = PrefixStore(scope, TCPStore("127.0.0.1", port, is_master=False, timeout=wait))
     dist.init_process_group("gloo", store=PrefixStore("group", store), rank=rank, world_size=size, timeout=wait)
-    groups = {count: dist.new_group(list(range(count))) for count in range(1, size + 1)}
+    runs = [tuple(range(first, end)) for first in range(size) for end in range(first + 1, size + 1)]
+    groups = {run: dist.new_group(list(run)) for run in runs}
     orders: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, orders), daemon=True, name="orders").start()
     while True:
         task, arguments, ranks, task_scope = orders.get()
-        seat = Seat(rank=rank, store=store, group=groups[ranks], scope=task_scope)
+        seat = Seat(rank=rank, store=store, group=groups[tuple(range(ranks))], groups=groups, scope=task_scope)
         try:
             answer = task(seat, *arguments)
         except IgniteError as error:

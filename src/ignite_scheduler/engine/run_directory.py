@@ -76,24 +76,26 @@ def write_timeline(
     _put(directory / TIMELINE_FILE, json.dumps(measured_document(schedule, steps, description)) + "\n")
 
 
-def write_memory(directory: Path, plan: Plan, rank_of: Sequence[int], uses: Sequence[MemoryUse]) -> None:
-    """Write ``memory.json``: for each stage what its rank held at most, beside what was planned.
+def write_memory(directory: Path, plan: Plan, uses: Sequence[MemoryUse]) -> None:
+    """Write ``memory.json``: for each device of each stage what its rank held at most, beside what was planned.
 
     ``idle_bytes`` are those of the rank before it made its layers, ``peak_bytes`` the most in use in the step that was
     measured, the idle ones included; ``planned_bytes`` are to be held against the difference. ``resident_bytes`` are
     the most that the process ever had, with what its allocator kept or wasted. Null where the platform does not tell.
     """
+    rank_of = {device: rank for rank, device in enumerate(plan.device_ids)}
     entries = [
         {
             "stage": stage.index,
-            "device": stage.devices[0].device,
-            "rank": rank_of[stage.index],
-            "idle_bytes": uses[rank_of[stage.index]].idle,
-            "peak_bytes": uses[rank_of[stage.index]].peak,
-            "resident_bytes": uses[rank_of[stage.index]].resident,
-            "planned_bytes": stage.devices[0].memory,
+            "device": share.device,
+            "rank": rank_of[share.device],
+            "idle_bytes": uses[rank_of[share.device]].idle,
+            "peak_bytes": uses[rank_of[share.device]].peak,
+            "resident_bytes": uses[rank_of[share.device]].resident,
+            "planned_bytes": share.memory,
         }
         for stage in plan.stages
+        for share in stage.devices
     ]
     _put(directory / MEMORY_FILE, json.dumps(entries, indent=1) + "\n")
 

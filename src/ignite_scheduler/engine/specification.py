@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise, permutations
+from itertools import permutations
 from pathlib import Path
 from typing import Final, Literal
 
+from ignite_scheduler.engine.abilities import check_able
+from ignite_scheduler.engine.crew import Crew
 from ignite_scheduler.errors import InputError
 from ignite_scheduler.model import Cluster, Job, Link, Plan
 
@@ -15,9 +17,6 @@ DEFAULT_TIMEOUT: Final = 120.0
 """Seconds of silence of a peer after which a rank gives up: for one that is frozen; a killed one is noticed at once."""
 Emulation = Literal["pacing", "groups"]
 """How a slower device is played."""
-
-PRECISIONS: Final = ("fp32", "bf16", "fp64")
-"""What the engine trains in. ``fp64`` is for checks; fp16 would need a loss scale."""
 
 WIRES: Final = ".wires"
 """Folder in the run directory where wires that several ranks use are booked."""
@@ -38,6 +37,8 @@ class RankDevice:
         Where tensors live, in torch's words: ``cpu`` or ``cuda:0``.
     memory
         Bytes that the rank may fill beyond what an idle rank holds; None = not watched.
+    host_bandwidth
+        Bytes per second of an emulated link to the host's memory; None = a real one.
     held
         Whether a control group holds the rank to ``speed`` and ``memory``; otherwise it paces and watches itself. The
         supervisor sets it.
@@ -47,6 +48,7 @@ class RankDevice:
     speed: float | None = None
     place: str = "cpu"
     memory: float | None = None
+    host_bandwidth: float | None = None
     held: bool = False
 
     def __post_init__(self) -> None:
@@ -63,7 +65,8 @@ class GangSpec:
     Parameters
     ----------
     devices
-        By rank; rank r executes row r of the plan's schedule.
+        By rank, in the order in which the plan holds them: of stages, and within a stage of its replicas. All ranks of
+        a stage execute its row of the plan's schedule, each with its share of the samples.
     links
         (source rank, target rank) → link to emulate; a pair that is missing is real.
     directory
@@ -94,17 +97,7 @@ class GangSpec:
     emulation: Emulation = "pacing"
 
     def __post_init__(self) -> None:
-        if self.plan.precision not in PRECISIONS:
-            raise InputError(
-                f"this engine trains in {', '.join(PRECISIONS)}; the plan for {self.plan.job!r} is in "
-                f"{self.plan.precision}"
-            )
-        for stage in self.plan.stages:
-            if len(stage.devices) != 1:
-                raise InputError(
-                    f"stage {stage.index} of the plan for {self.plan.job!r} has {len(stage.devices)} devices: this "
-                    "engine runs one device per stage; plan with replicas: 1"
-                )
+        check_able(self.plan)
         ids = self.plan.device_ids
         if tuple(device.id for device in self.devices) != ids:
             raise InputError(
@@ -131,23 +124,26 @@ def emulated(
     Raises
     ------
     InputError
-        A speed above 1 (a core of this machine cannot play a faster device), or a pair of stages that no link joins.
+        A speed above 1 (a core of this machine cannot play a faster device), or no link between devices that talk.
     """
     held = [cluster.device(device_id) for device_id in plan.device_ids]
     devices = tuple(
-        RankDevice(id=device.id, speed=device.speed, memory=device.memory if watch_memory else None) for device in held
+        RankDevice(
+            id=device.id,
+            speed=device.speed,
+            memory=device.memory if watch_memory else None,
+            host_bandwidth=device.host_bandwidth,
+        )
+        for device in held
     )
     links = {
         (a, b): link
         for (a, source), (b, target) in permutations(enumerate(held), 2)
         if (link := cluster.link(source, target)) is not None
     }
-    rank_of = {device.id: rank for rank, device in enumerate(held)}
-    for before, after in pairwise(plan.stages):
-        pair = rank_of[before.devices[0].device], rank_of[after.devices[0].device]
-        for a, b in (pair, pair[::-1]):
-            if a != b and (a, b) not in links:
-                raise InputError(f"no link from {held[a].id!r} to {held[b].id!r}, which the plan needs")
+    for a, b in sorted(_pairs(plan)):
+        if (a, b) not in links:
+            raise InputError(f"no link from {held[a].id!r} to {held[b].id!r}, which the plan needs")
     return GangSpec(
         job=job,
         plan=plan,
@@ -158,3 +154,14 @@ def emulated(
         resume=resume,
         emulation=emulation,
     )
+
+
+def _pairs(plan: Plan) -> set[tuple[int, int]]:
+    """Ranks that talk: those that pass samples on, both ways, and the replicas of a stage."""
+    crew = Crew.of(plan)
+    found = {pair for ranks in crew.ranks for pair in permutations(ranks, 2)}
+    for stage in range(len(crew.ranks) - 1):
+        for size in set(plan.microbatches):
+            for piece in crew.pieces(stage, stage + 1, size):
+                found |= {(piece.sender, piece.receiver), (piece.receiver, piece.sender)}
+    return found

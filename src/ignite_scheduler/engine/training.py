@@ -197,7 +197,8 @@ class Trainer:
             "split": [list(stage.layers) for stage in self._spec.plan.stages],
         }
         folder, keep = self._spec.directory / FOLDER, self._spec.job.checkpoint.keep
-        saved = checkpoint.save(folder, self._worker.rule, step=self._done, keep=keep, facts=facts)
+        rule, leads = self._worker.rule, self._worker.leads
+        saved = checkpoint.save(folder, rule, leads=leads, step=self._done, keep=keep, facts=facts)
         self._saved = self._done
         seconds = time.monotonic() - began
         if self._rank == 0:  # for others it may still be under its first name
@@ -215,8 +216,7 @@ class Trainer:
         devices = [{"id": device.id, "description": open_device(device).description} for device in self._spec.devices]
         facts = {"job": self._spec.job.name, "devices": devices, "links_emulated": bool(self._spec.links)}
         write_timeline(directory, schedule, [recent for recent, _ in gathered], facts)
-        rank_of = [schedule.row_of(stage.index) for stage in self._spec.plan.stages]
-        write_memory(directory, self._spec.plan, rank_of, [use for _, use in gathered])
+        write_memory(directory, self._spec.plan, [use for _, use in gathered])
 
     def _process_ids(self) -> tuple[int, ...]:
         ids: list[Any] = [None] * dist.get_world_size()

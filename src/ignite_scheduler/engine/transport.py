@@ -23,10 +23,12 @@ import json
 import struct
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -55,13 +57,18 @@ class PeerLostError(ExternalError):
 
 
 class Message(NamedTuple):
-    """Which tensors: activations (``F``) or gradients (``B``) of one microbatch, from stage to neighbouring stage."""
+    """Which tensors: activations (``F``) or gradients (``B``) of one microbatch, from stage to neighbouring stage.
+
+    ``samples`` are those that go from the rank ``sender`` to the rank ``receiver``.
+    """
 
     source: int
     target: int
     kind: str
     microbatch_index: int
     samples: int
+    sender: int
+    receiver: int
 
     def __str__(self) -> str:
         noun = "activations" if self.kind == "F" else "gradients"
@@ -69,16 +76,17 @@ class Message(NamedTuple):
 
 
 class Spec(NamedTuple):
-    """One tensor at a boundary."""
+    """One tensor at a boundary; ``per_sample``: whether its dimension 0 runs over the samples."""
 
     dtype: str
     shape: tuple[int, ...]
     needs_gradient: bool
+    per_sample: bool = True
 
     @classmethod
-    def of(cls, tensor: Tensor) -> Spec:
+    def of(cls, tensor: Tensor, per_sample: bool = True) -> Spec:
         """The tensor's type, shape and whether a gradient must come back for it."""
-        return cls(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), tensor.requires_grad)
+        return cls(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), tensor.requires_grad, per_sample)
 
     def __str__(self) -> str:
         return f"{self.dtype}{list(self.shape)}"
@@ -115,7 +123,7 @@ class Layout:
 
     def gradients(self) -> Layout:
         """The layout of the message that comes back."""
-        return Layout.of([Spec(s.dtype, s.shape, False) for s in self.specs if s.needs_gradient])
+        return Layout.of([s._replace(needs_gradient=False) for s in self.specs if s.needs_gradient])
 
 
 def _dtype(spec: Spec) -> torch.dtype:
@@ -135,8 +143,8 @@ class Transport:
 
     Parameters
     ----------
-    rank_of
-        Rank of each stage; stages of one rank hand over within the process, at once.
+    rank
+        Messages from it to itself are handed over within the process, at once.
     store
         Where layouts are agreed on (a ``torch.distributed.Store``); None where all stages are here.
     wires
@@ -155,7 +163,6 @@ class Transport:
         self,
         *,
         rank: int,
-        rank_of: Sequence[int],
         store: Any,
         wires: Mapping[int, tuple[Link, Wire]],
         device: torch.device,
@@ -165,11 +172,11 @@ class Transport:
         directions: Mapping[str, dist.ProcessGroup] | None = None,
         in_flight: int = 1,
     ) -> None:
-        self._rank, self._rank_of, self._store, self._wires = rank, tuple(rank_of), store, dict(wires)
+        self._rank, self._store, self._wires = rank, store, dict(wires)
         self._device, self._wire, self._timeout, self._scope = device, wire, timedelta(seconds=timeout), scope
         self._directions = dict(directions or {})
-        self._layouts: dict[tuple[str, int, int], Layout] = {}
-        self._gradients: dict[tuple[str, int, int], Layout] = {}
+        self._layouts: dict[tuple[Any, ...], Layout] = {}
+        self._gradients: dict[tuple[Any, ...], Layout] = {}
         self._local: dict[Message, Tensors] = {}
         self._deliveries = Deliveries(threads=wire.type == "cpu")
         self._in_flight = in_flight
@@ -186,7 +193,7 @@ class Transport:
     def begin(self, expected: Sequence[Message], *, mode: str, step: int) -> None:
         """Start a pass in which messages from other ranks are received in this order."""
         self._flush()
-        self._expected = [m for m in expected if self._rank_of[m.source] != self._rank]
+        self._expected = [m for m in expected if m.sender != self._rank]
         self._next, self._mode, self._step = 0, mode, step
         self.transfers = []
         self.look_ahead()
@@ -203,16 +210,22 @@ class Transport:
 
     # -- sending --------------------------------------------------------------------------------------------------
 
-    def send(self, message: Message, tensors: Tensors, *, producer: str, ready: float) -> None:
+    def send(
+        self, message: Message, tensors: Tensors, *, producer: str, ready: float, per_sample: Sequence[bool] = ()
+    ) -> None:
         """Hand tensors to the neighbouring stage without waiting.
 
         ``producer`` names the layer they come from. ``ready`` is the time at which the device has them, which lies
-        ahead on one that is played: no receiver sees them before.
+        ahead on one that is played: no receiver sees them before. ``per_sample`` says of each activation whether its
+        dimension 0 runs over the samples; empty = all do.
         """
-        layout = self._announce(message, tensors, producer) if message.kind == "F" else self._layout(message)
+        if message.kind == "F":
+            layout = self._announce(message, tensors, per_sample or (True,) * len(tensors), producer)
+        else:
+            layout = self.layout(message)
         if not layout.specs:
             return
-        if self._rank_of[message.target] == self._rank:
+        if message.receiver == self._rank:
             self._local[message] = tuple(t.detach() for t in tensors)
             return
         buffer = torch.empty(layout.num_bytes, dtype=torch.uint8, device=self._wire)
@@ -221,27 +234,26 @@ class Transport:
         start, end = self._book(message, layout, ready)
         if self._wire.type == "cpu":
             _HEADER.pack_into(buffer.numpy().data, 0, start, end, self._step, message.microbatch_index, layout.digest)
-        target = self._rank_of[message.target]
         try:
-            work = dist.isend(buffer, target, self._directions.get(message.kind), self._tag(message))
+            work = dist.isend(buffer, message.receiver, self._directions.get(message.kind), self._tag(message))
         except RuntimeError as error:
-            raise self._lost(message, target, error) from error
-        self._deliveries.add(Delivery(partial(self._wait, work, message, target), buffer), target)
+            raise self._lost(message, message.receiver, error) from error
+        self._deliveries.add(Delivery(partial(self._wait, work, message, message.receiver), buffer), message.receiver)
 
     def _book(self, message: Message, layout: Layout, ready: float) -> tuple[float, float]:
-        entry = self._wires.get(self._rank_of[message.target])
+        entry = self._wires.get(message.receiver)
         if entry is None:
             return ready, ready
         link, wire = entry
         return wire.book(ready, link.seconds(layout.payload))
 
-    def _announce(self, message: Message, tensors: Tensors, producer: str) -> Layout:
-        specs = tuple(Spec.of(t) for t in tensors)
+    def _announce(self, message: Message, tensors: Tensors, per_sample: Sequence[bool], producer: str) -> Layout:
+        specs = tuple(Spec.of(tensor, along) for tensor, along in zip(tensors, per_sample, strict=True))
         key = self._layout_key(message)
         known = self._layouts.get(key)
         if known is None:
             known = self._layouts[key] = Layout.of(specs)
-            if self._store is not None and self._rank_of[message.target] != self._rank:
+            if self._store is not None and message.receiver != self._rank:
                 self._store.set(self._store_key(key), json.dumps([producer, specs]))
         elif known.specs != specs:
             raise InputError(
@@ -254,15 +266,12 @@ class Transport:
 
     def receive(self, message: Message) -> Tensors:
         """The tensors of ``message``, waiting for them; leaves that need a gradient say so."""
-        layout = self._layout(message)
+        layout = self.layout(message)
         if not layout.specs:
             if message in self._expected:
                 self._next += 1
             return ()
-        if self._rank_of[message.source] == self._rank:
-            tensors = self._local.pop(message)
-        else:
-            tensors = self._receive_remote(message, layout)
+        tensors = self._local.pop(message) if message.sender == self._rank else self._receive_remote(message, layout)
         if message.kind == "F" and self._mode == "train":
             for tensor, spec in zip(tensors, layout.specs, strict=True):
                 if spec.needs_gradient:
@@ -276,7 +285,7 @@ class Transport:
         if message not in self._posted:
             self._post(message, layout)
         posted = self._posted.pop(message)
-        self._wait(posted.work, message, self._rank_of[message.source])
+        self._wait(posted.work, message, message.sender)
         self._check_and_delay(message, posted)
         return tuple(layout.view(posted.buffer, index).to(self._device) for index in range(len(layout.specs)))
 
@@ -295,7 +304,7 @@ class Transport:
         if wait > 0:
             time.sleep(wait)
         arrival = self.arrival = max(end, time.monotonic()) if end == start else end
-        wire = self._rank_of[message.source], self._rank_of[message.target]
+        wire = message.sender, message.receiver
         self.transfers.append(
             Transfer(message.source, message.target, message.kind, microbatch_index, start, arrival, wire)
         )
@@ -303,35 +312,39 @@ class Transport:
     def look_ahead(self, held: int = 0) -> None:
         """Post the next receives, so that messages travel while this rank computes; it has ``held`` in flight."""
         room = {"F": self._in_flight + _AHEAD - held, "B": _AHEAD}
-        for message in self._expected[self._next :]:
+        for passed, messages in groupby(self._expected[self._next :], key=itemgetter(slice(0, 4))):
             if max(room.values()) <= 0:
                 return
-            if room[message.kind] <= 0:
-                continue
-            room[message.kind] -= 1
+            if room[passed[2]] > 0:
+                room[passed[2]] -= 1
+                self._post_agreed(messages)
+
+    def _post_agreed(self, messages: Iterable[Message]) -> None:
+        """Post those whose layout is known already."""
+        for message in messages:
             if message not in self._posted and self._layout_key(message) in self._layouts:
-                layout = self._layout(message)
+                layout = self.layout(message)
                 if layout.specs:
                     self._post(message, layout)
 
     def _post(self, message: Message, layout: Layout) -> None:
         buffer = torch.empty(layout.num_bytes, dtype=torch.uint8, device=self._wire)
-        source = self._rank_of[message.source]
         try:
-            work = dist.irecv(buffer, source, self._directions.get(message.kind), self._tag(message))
+            work = dist.irecv(buffer, message.sender, self._directions.get(message.kind), self._tag(message))
         except RuntimeError as error:
-            raise self._lost(message, source, error) from error
+            raise self._lost(message, message.sender, error) from error
         self._posted[message] = _Posted(work=work, buffer=buffer, layout=layout)
 
     # -- agreements -----------------------------------------------------------------------------------------------
 
-    def _layout_key(self, message: Message) -> tuple[str, int, int]:
-        return self._mode, min(message.source, message.target), message.samples
+    def _layout_key(self, message: Message) -> tuple[Any, ...]:
+        ends = (message.sender, message.receiver) if message.kind == "F" else (message.receiver, message.sender)
+        return self._mode, min(message.source, message.target), *ends, message.samples
 
-    def _store_key(self, key: tuple[str, int, int]) -> str:
+    def _store_key(self, key: tuple[Any, ...]) -> str:
         return f"{self._scope}boundary/" + "/".join(map(str, key))
 
-    def _layout(self, message: Message) -> Layout:
+    def layout(self, message: Message) -> Layout:
         """The agreed layout; the first time the receiver of activations waits for the sender to announce it."""
         key = self._layout_key(message)
         if key not in self._layouts:
@@ -341,8 +354,8 @@ class Transport:
                 self._store.wait([self._store_key(key)], self._timeout)
                 _, specs = json.loads(self._store.get(self._store_key(key)))
             except RuntimeError as error:
-                raise self._lost(message, self._rank_of[message.source], error) from error
-            self._layouts[key] = Layout.of([Spec(dtype, tuple(shape), needs) for dtype, shape, needs in specs])
+                raise self._lost(message, message.sender, error) from error
+            self._layouts[key] = Layout.of([Spec(dtype, tuple(shape), *flags) for dtype, shape, *flags in specs])
         if message.kind == "F":
             return self._layouts[key]
         if key not in self._gradients:

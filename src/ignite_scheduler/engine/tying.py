@@ -1,17 +1,17 @@
-"""Weights that two layers share: where their holders sit on different ranks, their gradients are added up."""
+"""Weights that two layers share: where their holders are in different stages, their gradients are added up."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import permutations
 from typing import Final, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from ignite_scheduler.cost.communication import ring_seconds
+from ignite_scheduler.engine.crew import Crew
+from ignite_scheduler.engine.replica_sum import exchange_seconds
 from ignite_scheduler.model import Link
 
 _FIRST_TAG: Final = 1 << 28
@@ -19,8 +19,11 @@ _FIRST_TAG: Final = 1 << 28
 
 
 class _Shared(NamedTuple):
+    """``leaders`` are the first replicas of the holding stages, ``holders`` all replicas."""
+
     tag: int
     parameter: Tensor
+    leaders: list[int]
     holders: list[int]
     seconds: float
 
@@ -28,8 +31,9 @@ class _Shared(NamedTuple):
 class TiedWeights:
     """The tied parameters of one rank.
 
-    Each holder's copy starts equal (all ranks build the model from one seed); after the backwards each gets the sum of
-    all holders' gradients, added in the order of the chain, so that all copies take the same update and stay equal.
+    Each holder's copy starts equal (all ranks build the model from one seed); after the backwards, and after the
+    replicas of each stage have added up theirs, each gets the sum of all holding stages' gradients, added in the order
+    of the chain, so that all copies take the same update and stay equal.
 
     Parameters
     ----------
@@ -37,8 +41,8 @@ class TiedWeights:
         Names of parameters that are one tensor in the whole model.
     split
         Names of the layers of each stage.
-    rank_of
-        Rank of each stage.
+    crew
+        Ranks of each stage.
     layers
         This rank's layers.
     links
@@ -52,25 +56,27 @@ class TiedWeights:
         self,
         groups: Sequence[Sequence[str]],
         split: Sequence[Sequence[str]],
-        rank_of: Sequence[int],
+        crew: Crew,
         layers: nn.Module,
         rank: int,
         links: Mapping[tuple[int, int], Link],
         wire: torch.device,
     ) -> None:
-        rank_of_layer = {name: rank_of[stage] for stage, names in enumerate(split) for name in names}
+        stage_of = {name: stage for stage, names in enumerate(split) for name in names}
         own = dict(layers.named_parameters(remove_duplicate=False))
         self._rank, self._wire = rank, wire
         self._shared: list[_Shared] = []
         self._counted_elsewhere: set[int] = set()
         for number, names in enumerate(groups):
-            holders = list(dict.fromkeys(rank_of_layer[_layer(name, rank_of_layer)] for name in names))
-            if len(holders) == 1 or rank not in holders:
+            stages = sorted({stage_of[_layer(name, stage_of)] for name in names})
+            leaders = list(dict.fromkeys(crew.ranks[stage][0] for stage in stages))
+            holders = list(dict.fromkeys(each for stage in stages for each in crew.ranks[stage]))
+            if len(leaders) == 1 or rank not in holders:
                 continue
             parameter = next(own[name] for name in names if name in own)
-            seconds = _exchange_seconds(parameter.nbytes, holders, links)
-            self._shared.append(_Shared(_FIRST_TAG + number, parameter, holders, seconds))
-            if rank != holders[0]:
+            seconds = exchange_seconds(parameter.nbytes, holders, links)
+            self._shared.append(_Shared(_FIRST_TAG + number, parameter, leaders, holders, seconds))
+            if rank != leaders[0]:
                 self._counted_elsewhere.add(id(parameter))
 
     def reduce(self) -> float:
@@ -95,18 +101,19 @@ class TiedWeights:
         return done
 
     def _exchange(self, shared: _Shared, gradient: Tensor) -> float:
-        """Make ``gradient`` the sum over holders; the time at which an emulated exchange is over."""
+        """Make ``gradient`` the sum over holding stages; the time at which an emulated exchange is over."""
         (first, *others), tag = shared.holders, shared.tag
         due = torch.zeros(1, dtype=torch.float64, device=gradient.device)
         if self._rank != first:
-            dist.send(gradient, first, tag=tag)
+            dist.send(gradient if self._rank in shared.leaders else due, first, tag=tag)
             dist.recv(gradient, first, tag=tag)
             dist.recv(due, first, tag=tag)
             return due.item()
         for other in others:
-            part = torch.empty_like(gradient)
+            part = torch.empty_like(gradient) if other in shared.leaders else torch.empty_like(due)
             dist.recv(part, other, tag=tag)
-            gradient += part
+            if other in shared.leaders:
+                gradient += part
         due += time.monotonic() + shared.seconds
         for other in others:
             dist.send(gradient, other, tag=tag)
@@ -116,15 +123,6 @@ class TiedWeights:
     def counted(self, parameters: Iterable[Tensor]) -> list[Tensor]:
         """Those whose norm counts here; a tied weight counts once, on the rank of its first holder."""
         return [p for p in parameters if id(p) not in self._counted_elsewhere]
-
-
-def _exchange_seconds(num_bytes: int, holders: list[int], links: Mapping[tuple[int, int], Link]) -> float:
-    """Seconds of an emulated all-reduce; 0 where the links are real."""
-    between = [links[pair] for pair in permutations(holders, 2) if pair in links]
-    if not between:
-        return 0.0
-    bandwidth, latency = min(link.bandwidth for link in between), max(link.latency for link in between)
-    return ring_seconds(num_bytes, bandwidth, latency, len(holders))
 
 
 def _layer(parameter: str, layers: Iterable[str]) -> str:

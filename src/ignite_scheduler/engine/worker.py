@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,21 +15,26 @@ from torch import Tensor, nn
 from ignite_scheduler import zoo
 from ignite_scheduler.cost import microbatch_sizes
 from ignite_scheduler.engine.chain import StageModule, cut, element_type, tied_parameters
+from ignite_scheduler.engine.crew import Crew
 from ignite_scheduler.engine.data import Reading, SampleOrder, Samples, num_steps
+from ignite_scheduler.engine.dealing import Dealing
 from ignite_scheduler.engine.devices import open_device
 from ignite_scheduler.engine.executor import Batch, Executor
 from ignite_scheduler.engine.links import open_wires
 from ignite_scheduler.engine.memory import MemoryMeter, MemoryWatch
+from ignite_scheduler.engine.offload import HostMemory
 from ignite_scheduler.engine.optimization import clip, learning_rate, squared_norm
+from ignite_scheduler.engine.reference import has_batch_statistics
+from ignite_scheduler.engine.replica_sum import ReplicaSum, exchange_seconds
 from ignite_scheduler.engine.rule import Rule
+from ignite_scheduler.engine.sharded_rule import ShardedRule
 from ignite_scheduler.engine.specification import WIRES, GangSpec
 from ignite_scheduler.engine.transport import Transport
 from ignite_scheduler.engine.tying import TiedWeights
 from ignite_scheduler.engine.unfilled import unfilled_weights
 from ignite_scheduler.errors import ExternalError, InputError
-from ignite_scheduler.model import Job
+from ignite_scheduler.model import Job, Stage
 from ignite_scheduler.pipeline import Schedule, in_flight, make_schedule
-from ignite_scheduler.zoo.chain import Layers
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,13 +68,22 @@ class Worker:
     store
         Where ranks agree on what their messages look like.
     group
-        The ranks of this pipeline, 0 … S−1; None = all.
+        The ranks of this pipeline, 0 … n−1; None = all.
+    groups
+        Process groups by their ranks, among them those of stages with several; None = made here, by all ranks together.
     scope
         Tells this pipeline's agreements from those of others in the same store.
     """
 
     def __init__(
-        self, spec: GangSpec, rank: int, store: Any, *, group: dist.ProcessGroup | None = None, scope: str = ""
+        self,
+        spec: GangSpec,
+        rank: int,
+        store: Any,
+        *,
+        group: dist.ProcessGroup | None = None,
+        groups: Mapping[tuple[int, ...], dist.ProcessGroup] | None = None,
+        scope: str = "",
     ) -> None:
         job, plan = spec.job, spec.plan
         self.job, self.plan, self.rank, self.group = job, plan, rank, group
@@ -78,8 +92,13 @@ class Worker:
         self.device = open_device(spec.devices[rank])
         self._place = self.device.torch_device
         self._wire = self._place if spec.backend == "nccl" else torch.device("cpu")
-        rank_of = [self.schedule.row_of(stage.index) for stage in plan.stages]
-        names = [stage.layers for stage in plan.stages]
+        self.crew = Crew.of(plan)
+        (own,) = self.crew.stages_of(rank)
+        self.stage = plan.stages[own]
+        ranks = self.crew.ranks[own]
+        self.leads = ranks[0] == rank
+        if groups is None:
+            groups = {each: dist.new_group(list(each)) for each in self.crew.ranks if len(each) > 1}
 
         self._data = Samples(job.data, dtype=self._dtype, device=self._place, owner=job.name)
         self._order = SampleOrder(num_samples=len(self._data), batch=job.batch.total, seed=job.seed)
@@ -90,16 +109,24 @@ class Worker:
 
         zoo.load_code(job.model)
         self.memory = MemoryMeter(self._place)  # what is here by now is what an idle rank holds
-        own = [index for index, at in enumerate(rank_of) if at == rank]
-        stages, tied = _build(job, names, own, self._dtype, self._place)
-        self.layers = Layers(c for s in stages.values() for c in s.layers.named_children())
+        module, tied = _build(job, plan.stages, own, self._dtype, self._place)
+        self.layers = module.layers
+        if len(ranks) > 1:
+            _check_replicable(module)
         self.parameters = list(self.layers.parameters())
-        self._tied = TiedWeights(tied, names, rank_of, self.layers, rank, spec.links, self._wire)
-        self.rule = Rule(self.layers, job.optimizer)
-
+        self._sum: ReplicaSum | None = None
+        if len(ranks) > 1:
+            seconds = exchange_seconds(sum(p.nbytes for p in self.parameters), ranks, spec.links)
+            self._sum = ReplicaSum(groups[ranks], seconds=seconds, wire=self._wire)
+        names = [stage.layers for stage in plan.stages]
+        self._tied = TiedWeights(tied, names, self.crew, self.layers, rank, spec.links, self._wire)
+        self.rule: Rule | ShardedRule = (
+            ShardedRule(self.layers, job.optimizer, ranks=ranks, group=groups[ranks], rank=rank, wire=self._wire)
+            if self.stage.optimizer_shards > 1
+            else Rule(self.layers, job.optimizer)
+        )
         self.transport = Transport(
             rank=rank,
-            rank_of=rank_of,
             store=store,
             wires=open_wires(rank, spec.links, spec.directory / WIRES),
             device=self._place,
@@ -107,17 +134,21 @@ class Worker:
             timeout=spec.timeout,
             scope=scope,
             directions=_directions(spec),
-            in_flight=max(in_flight(self.schedule)[stage] for stage in own),
+            in_flight=in_flight(self.schedule)[own],
         )
+        host = HostMemory(self.layers, self.device, spec.devices[rank].host_bandwidth)
         self.executor = Executor(
             schedule=self.schedule,
-            row=rank,
-            stages=stages,
+            row=self.schedule.row_of(own),
+            rank=rank,
+            stages={own: module},
             transport=self.transport,
+            dealing=Dealing(self.crew, rank, self.transport),
             device=self.device,
             loss=zoo.loss(job.loss),
             seed=job.seed,
             memory=MemoryWatch(spec.devices[rank], self.memory),
+            host={own: host} if self.stage.offload else {},
             spare=self._read_ahead,
         )
         self._readings: tuple[Reading, ...] = ()
@@ -129,7 +160,7 @@ class Worker:
         Returns
         -------
         float
-            The mean loss on the rank of the last stage; 0 elsewhere.
+            The mean loss on the rank of the last stage, or this rank's part of it; 0 elsewhere.
         """
         began = time.monotonic()
         reading = next((each for each in self._readings if each.key == self._key(step)), None) or self._begin(step)
@@ -139,14 +170,15 @@ class Worker:
             reading.finish()  # while the first activations are on their way
         batch = Batch(step=step, microbatches=self.plan.microbatches, samples=reading, ready=began)
         loss = self.executor.train(batch)
-        self._reduced = self._tied.reduce()
+        summed = 0.0 if self._sum is None else self._sum.reduce(self.rule.gradients.all)
+        self._reduced = max(summed, self._tied.reduce())
         self.rule.collect()
         return loss
 
     def post_sum(self, loss: float, *more: float) -> Sum:
         """Begin to add up [loss, squared norm, *more] over all ranks."""
         with self.device.action(self._reduced):
-            square = squared_norm(self._tied.counted(self.parameters))
+            square = squared_norm(self._tied.counted(self.parameters)) if self.leads else 0.0
         values = torch.tensor([loss, square, *more], dtype=torch.float64, device=self._wire)
         return Sum(values=values, work=dist.all_reduce(values, group=self.group, async_op=True))
 
@@ -184,7 +216,8 @@ class Worker:
         first, last = self.executor.holds_first, self.executor.holds_last
         if not first and not last:
             return None
-        return data.begin(indices, self._key(number), sizes, inputs=first, targets=last)
+        places = self.crew.runs(self.stage.index, self.rank, sizes)
+        return Reading(data, indices, self._key(number), places, inputs=first, targets=last)
 
     def _read_ahead(self, until: float) -> None:
         for reading in self._readings:
@@ -194,17 +227,34 @@ class Worker:
 
 
 def _build(
-    job: Job, names: Sequence[Sequence[str]], own: Sequence[int], dtype: torch.dtype, place: torch.device
-) -> tuple[dict[int, StageModule], tuple[tuple[str, ...], ...]]:
-    """This rank's stages by index, and the model's tied parameters. Weights of other stages never fill memory."""
+    job: Job, plan: Sequence[Stage], own: int, dtype: torch.dtype, place: torch.device
+) -> tuple[StageModule, tuple[tuple[str, ...], ...]]:
+    """This rank's stage, and the model's tied parameters. Weights of other stages never fill memory."""
     with unfilled_weights() as weights:
         chain = zoo.build(job.model, seed=job.seed, data=job.data, dtype=dtype)
     tied = tied_parameters(chain)
-    stages = {stage.index: stage for stage in cut(chain, names) if stage.index in own}
-    weights.fill_all_but(_state(chain), kept=[tensor for stage in stages.values() for tensor in _state(stage.layers)])
-    for stage in stages.values():
-        stage.layers.to(device=place, dtype=dtype)
-    return stages, tied
+    stage = cut(chain, [stage.layers for stage in plan], [_segments(stage) for stage in plan])[own]
+    weights.fill_all_but(_state(chain), kept=_state(stage.layers))
+    stage.layers.to(device=place, dtype=dtype)
+    return stage, tied
+
+
+def _segments(stage: Stage) -> tuple[tuple[int, int], ...]:
+    """The segments that the stage computes again, as positions among its layers; all layers where none is named."""
+    if not stage.recompute:
+        return ()
+    named = stage.recompute_segments or ((stage.layers[0], stage.layers[-1]),)
+    return tuple((stage.layers.index(first), stage.layers.index(last) + 1) for first, last in named)
+
+
+def _check_replicable(stage: StageModule) -> None:
+    """Refuse a stage whose replicas would not compute what one device does."""
+    if has_batch_statistics(stage.layers):
+        raise InputError(
+            f"stage {stage.index} has batch normalisation, and several devices: each would normalise by its own "
+            "samples of a microbatch and keep statistics of its own, which is not what one device computes; plan with "
+            "replicas: 1, or normalise by layer or group"
+        )
 
 
 def _state(module: nn.Module) -> list[Tensor]:
@@ -230,6 +280,6 @@ def _schedule(spec: GangSpec) -> Schedule:
             f"the plan's microbatches {plan.microbatches} do not add up to the job's batch of {job.batch.total}"
         )
     schedule = make_schedule(plan.schedule, plan.num_stages, len(plan.microbatches))
-    if len(schedule.rows) != len(spec.devices):
-        raise InputError(f"schedule {plan.schedule!r} needs {len(schedule.rows)} ranks, found {len(spec.devices)}")
+    if len(schedule.rows) != plan.num_stages:
+        raise InputError(f"schedule {plan.schedule!r} needs {len(schedule.rows)} stages, found {plan.num_stages}")
     return schedule

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from ignite_scheduler import zoo
-from ignite_scheduler.engine.specification import PRECISIONS
+from ignite_scheduler.engine.abilities import PRECISIONS
 from ignite_scheduler.errors import ExternalError, IgniteError, InputError
 from ignite_scheduler.model import Job, Profile, Reference
 from ignite_scheduler.profiler.assembly import profile_of

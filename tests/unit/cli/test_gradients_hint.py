@@ -18,7 +18,7 @@ pytestmark = pytest.mark.torch
 
 def case(split: tuple[int, ...], error: float) -> doctor.GradientCase:
     return doctor.GradientCase(
-        split=split,
+        arrangement=doctor.Arrangement(split=split),
         schedule="gpipe",
         microbatches=(2, 2),
         gradient_error=error,

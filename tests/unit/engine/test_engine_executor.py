@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from ignite_scheduler.engine.chain import LayerError, StageModule, cut, describe
+from ignite_scheduler.engine.crew import Crew
+from ignite_scheduler.engine.dealing import Dealing
 from ignite_scheduler.engine.devices import CpuDevice
 from ignite_scheduler.engine.executor import Batch, Executor
 from ignite_scheduler.engine.transport import Transport
@@ -51,14 +53,23 @@ def execute(schedule: Schedule, model: nn.Sequential, split: list[list[str]], si
     device = CpuDevice("cpu")
     transport = Transport(
         rank=0,
-        rank_of=[0] * len(stages),
         store=None,
         wires={},
         device=device.torch_device,
         wire=device.torch_device,
         timeout=1.0,
     )
-    executor = Executor(schedule=schedule, row=0, stages=stages, transport=transport, device=device, loss=loss, seed=0)
+    executor = Executor(
+        schedule=schedule,
+        row=0,
+        rank=0,
+        stages=stages,
+        transport=transport,
+        dealing=Dealing(Crew.straight([0] * len(stages)), 0, transport),
+        device=device,
+        loss=loss,
+        seed=0,
+    )
     value = executor.train(Batch(step=0, microbatches=sizes, samples=Pieces(sizes)))
     transport.close()
     return value

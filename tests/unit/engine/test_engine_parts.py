@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from ignite_scheduler import zoo
 from ignite_scheduler.engine import devices
+from ignite_scheduler.engine.abilities import PRECISIONS
 from ignite_scheduler.engine.chain import DTYPES
 from ignite_scheduler.engine.data import SampleOrder, Samples, num_steps
 from ignite_scheduler.engine.devices import CpuDevice, PacedDevice, open_device
@@ -27,7 +28,7 @@ from ignite_scheduler.engine.optimization import clip, learning_rate, make_optim
 from ignite_scheduler.engine.processes import wake_in_time
 from ignite_scheduler.engine.run_directory import MeasuredStep, Metrics, write_timeline
 from ignite_scheduler.engine.saved import facts, latest
-from ignite_scheduler.engine.specification import PRECISIONS, GangSpec, RankDevice, emulated
+from ignite_scheduler.engine.specification import GangSpec, RankDevice, emulated
 from ignite_scheduler.engine.transport import Layout, Spec
 from ignite_scheduler.errors import InputError, NotFoundError
 from ignite_scheduler.formats import load_timeline
@@ -54,10 +55,10 @@ def job(**more: object) -> Job:
 
 
 def plan(num_layers: tuple[int, ...] = (1, 1)) -> Plan:
-    from ignite_scheduler.engine.doctor import bare_plan
+    from ignite_scheduler.engine.doctor import Arrangement, bare_plan
 
     names = [f"l{i}" for i in range(sum(num_layers))]
-    return bare_plan(job(), names, num_layers, (2, 2), "1f1b")
+    return bare_plan(job(), names, Arrangement(split=num_layers), (2, 2), "1f1b")
 
 
 # -- data -----------------------------------------------------------------------------------------------------------
