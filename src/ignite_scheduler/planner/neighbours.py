@@ -39,6 +39,25 @@ def overfull(plan: Plan) -> list[tuple[str, float, float]]:
     return [(s.device, s.memory - s.memory_limit, s.memory_limit) for s in shares if s.memory > s.memory_limit]
 
 
+def distinct(best: Assignment, others: Sequence[Assignment], most: int) -> tuple[Assignment, ...]:
+    """Up to ``most`` of the other choices, in their order: those first that differ in devices or layers.
+
+    A choice that only cuts the batch otherwise than one before it stands for little; it fills what is left.
+    """
+    known = {_places(best)}
+    chosen = []
+    for position, other in enumerate(others):
+        if _places(other) not in known:
+            known.add(_places(other))
+            chosen.append(position)
+    left = [position for position in range(len(others)) if position not in chosen]
+    return tuple(others[position] for position in sorted([*chosen, *left][:most]))
+
+
+def _places(assignment: Assignment) -> tuple[tuple[tuple[int, ...], tuple[str, ...]], ...]:
+    return tuple((stage.layers, stage.devices) for stage in assignment.stages)
+
+
 def lighter_memory(assignment: Assignment) -> Iterator[Neighbour]:
     """Each stage that recomputes or offloads, without."""
     for index, stage in enumerate(assignment.stages):

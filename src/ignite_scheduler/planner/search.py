@@ -23,6 +23,7 @@ from ignite_scheduler.planner import straight
 from ignite_scheduler.planner.answers import no_plan, not_found
 from ignite_scheduler.planner.build import alternative, bound_of, built
 from ignite_scheduler.planner.found import Found
+from ignite_scheduler.planner.neighbours import distinct
 from ignite_scheduler.planner.problem import Problem
 from ignite_scheduler.planner.request import Request, requested
 from ignite_scheduler.planner.setup import prepare
@@ -80,10 +81,13 @@ def _answer(request: Request, found: Found) -> Plan | Infeasible:
         if isinstance(kept, Infeasible) or kept.stages != bare.stages:
             return kept
         bare = kept
+    others = distinct(found.best, found.others, NUM_ALTERNATIVES)
     return replace(
         bare,
         unused=unused_reasons(request, found.best, bare),
-        alternatives=tuple(alternative(problem, other) for other in found.others[:NUM_ALTERNATIVES]),
+        alternatives=tuple(
+            alternative(problem, other) for other in distinct(found.best, found.others, NUM_ALTERNATIVES)
+        ),
         why=reasons(problem, found.best),
     )
 

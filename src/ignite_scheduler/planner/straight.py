@@ -36,7 +36,7 @@ from ignite_scheduler.planner.solve import (
 )
 from ignite_scheduler.planner.tree import TIE
 
-NUM_OTHERS = 6
+NUM_OTHERS = 24
 
 LARGE_TABLE = 40_000
 """Tables of that much work halve the budget."""

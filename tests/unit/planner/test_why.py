@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ignite_scheduler.cost import Assignment, StageChoice, evaluate, straight
 from ignite_scheduler.model import Cluster, Reason
 from ignite_scheduler.planner import Problem
-from ignite_scheduler.planner.neighbours import lighter_memory, shifts
+from ignite_scheduler.planner.neighbours import distinct, lighter_memory, shifts
 from ignite_scheduler.planner.why import SPEED_UP, reasons
 from planner_cases import chain, devices_in_one_node, job
 
@@ -189,6 +189,20 @@ def test_neighbours_hold_each_layer_once(split: list[int], busy: list[int]) -> N
         assert [layer for stage in one.assignment.stages for layer in stage.layers] == list(range(sum(split)))
         ends = list(accumulate(one.assignment.split))
         assert sum(a != b for a, b in zip(ends, accumulate(split), strict=True)) == 1
+
+
+def test_alternatives_that_place_layers_otherwise_come_before_those_that_only_cut_the_batch_otherwise() -> None:
+    def choice(split: tuple[int, ...], devices: str, count: int) -> Assignment:
+        return straight(split, tuple(devices), (1,) * count, "1f1b")
+
+    best = choice((2, 1), "ab", 4)
+    same, moved, moved_too, swapped = (
+        choice((2, 1), "ab", 8), choice((1, 2), "ab", 4), choice((1, 2), "ab", 2), choice((2, 1), "ba", 4)
+    )  # fmt: skip
+
+    assert distinct(best, (same, moved, moved_too, swapped), 2) == (moved, swapped)
+    assert distinct(best, (same, moved, moved_too, swapped), 3) == (same, moved, swapped)
+    assert distinct(best, (), 3) == ()
 
 
 def test_work_is_counted_and_limits_what_is_looked_at() -> None:
