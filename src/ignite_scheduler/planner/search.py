@@ -85,9 +85,7 @@ def _answer(request: Request, found: Found) -> Plan | Infeasible:
     return replace(
         bare,
         unused=unused_reasons(request, found.best, bare),
-        alternatives=tuple(
-            alternative(problem, other) for other in distinct(found.best, found.others, NUM_ALTERNATIVES)
-        ),
+        alternatives=tuple(alternative(problem, other) for other in others),
         why=reasons(problem, found.best),
     )
 
