@@ -1,7 +1,8 @@
 """What a choice costs: seconds, bytes, money, joules. Knows nothing of which choice is good.
 
-:func:`evaluate` is the one place where a choice becomes a plan with figures: stages with their layers, devices, shares and
-memory actions, microbatches, schedule. Chains, groups of devices, virtual workers and graphs of stages go the same way.
+:func:`evaluate` is the one place where a choice becomes a plan with figures: stages with their layers, devices, shares
+and memory actions, microbatches, schedule. Chains, groups of devices, virtual workers and graphs of stages go the same
+way.
 """
 
 from ignite_scheduler.cost.choice import Assignment, StageChoice, straight
