@@ -76,8 +76,9 @@ def memory_actions(plan: Plan) -> list[str]:
 def actions_of(stage: Stage) -> list[str]:
     """What the stage does to fit its memory, a word or two for each action."""
     shards = f"optimizer ÷ {stage.optimizer_shards}" if stage.optimizer_shards > 1 else ""
-    words = ("recompute" if stage.recompute else "", "offload" if stage.offload else "", shards)
-    return [word for word in words if word]
+    segments = [first if first == last else f"{first} … {last}" for first, last in stage.recompute_segments]
+    recompute = f"recompute {', '.join(segments)}".strip() if stage.recompute else ""
+    return [word for word in (recompute, "offload" if stage.offload else "", shards) if word]
 
 
 def fullest_share(plan: Plan) -> Share | None:

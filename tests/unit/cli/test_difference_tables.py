@@ -14,6 +14,7 @@ from test_plan_table import PLAN, text
 from ignite_scheduler.cli import ignite
 from ignite_scheduler.cli.difference_tables import comparison_table, difference_lines, scenario_table
 from ignite_scheduler.formats import answer_document, difference, write_json
+from ignite_scheduler.formats.comparison import actions_of
 from ignite_scheduler.formats.shapes.comparison import ComparisonShape, DifferenceShape
 from ignite_scheduler.model import Infeasible, Plan, Share
 
@@ -124,6 +125,14 @@ def test_the_difference_as_data() -> None:
     assert found["fullest"][1]["device"] == "lab2/new"
     assert difference(NOW, NONE) == {"feasible": False}
     assert difference(NONE, NOW) == {"feasible": True}
+
+
+def test_what_a_stage_does_to_fit_names_the_layers_where_it_is_not_the_whole_stage() -> None:
+    some = replace(FIRST, recompute=True, recompute_segments=(("l0", "l2"), ("l4", "l4")), offload=True)
+
+    assert actions_of(FIRST) == []
+    assert actions_of(replace(FIRST, recompute=True, optimizer_shards=4)) == ["recompute", "optimizer ÷ 4"]
+    assert actions_of(some) == ["recompute l0 … l2, l4", "offload"]
 
 
 def test_compare_prints_words_for_people_and_a_document_for_programs(tmp_path: Path) -> None:
