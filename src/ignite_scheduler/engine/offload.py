@@ -11,6 +11,8 @@ On a CUDA device copies are queued behind the computing that makes what they cop
 from __future__ import annotations
 
 import mmap
+import weakref
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +21,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from ignite_scheduler.engine.devices import ComputeDevice
 
@@ -44,12 +47,14 @@ class HostMemory:
         self._device, self._bandwidth = device, bandwidth
         self._free: dict[int, list[mmap.mmap]] = defaultdict(list)
         self._moved = 0
+        self._sent: dict[tuple[Any, ...], tuple[StorageWeakRef, weakref.ref[_Away]]] = {}
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
         """Within this block, a forward, all that is kept for the backward goes to the host."""
         with self.link(), saved_tensors_hooks(self._send, self._fetch):
             yield
+        self._sent.clear()
 
     @contextmanager
     def link(self) -> Iterator[None]:
@@ -62,34 +67,54 @@ class HostMemory:
     def _send(self, tensor: Tensor) -> Any:
         if tensor.nbytes < _LEAST_BYTES or _storage(tensor) in self._staying or tensor.is_sparse:
             return tensor
+        # A tensor that two operations keep goes once. The weak reference keeps the storage's address from being used
+        # again; it tells nothing of a tensor that is gone.
+        key = _storage(tensor), tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype, tensor._version
+        if key in self._sent:
+            known = self._sent[key][1]()
+            if known is not None:
+                return known
         self._moved += tensor.nbytes
-        if tensor.is_cuda:
-            away = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-            away.copy_(tensor, non_blocking=True)
-            return _Pinned(away, tensor.device)
         with self._device.aside():
-            return _Block(self._free[tensor.nbytes], tensor)
+            away = _Pinned(tensor) if tensor.is_cuda else _Block(self._free[tensor.nbytes], tensor)
+        alive = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
+        self._sent[key] = alive, weakref.ref(away)
+        return away
 
     def _fetch(self, kept: Any) -> Tensor:
         if isinstance(kept, Tensor):
             return kept
+        assert isinstance(kept, _Away)
         with self._device.aside():
-            tensor: Tensor = kept.tensor()
-        self._moved += tensor.nbytes
+            tensor = kept.tensor()
+        if not kept.fetched:
+            kept.fetched = True
+            self._moved += tensor.nbytes
         return tensor
 
 
-class _Pinned:
+class _Away(ABC):
+    """A tensor that waits in the host's memory; ``fetched``: whether it came back."""
+
+    fetched = False
+
+    @abstractmethod
+    def tensor(self) -> Tensor:
+        """The tensor, on its device."""
+
+
+class _Pinned(_Away):
     """A tensor of a CUDA device, in memory of the host that the device reads."""
 
-    def __init__(self, away: Tensor, device: torch.device) -> None:
-        self._away, self._device = away, device
+    def __init__(self, tensor: Tensor) -> None:
+        self._away, self._device = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True), tensor.device
+        self._away.copy_(tensor, non_blocking=True)
 
     def tensor(self) -> Tensor:
         return self._away.to(self._device, non_blocking=True)
 
 
-class _Block:
+class _Block(_Away):
     """A tensor of a played device, in shared memory; that goes back to ``free`` with it, and is used again."""
 
     def __init__(self, free: list[mmap.mmap], tensor: Tensor) -> None:
