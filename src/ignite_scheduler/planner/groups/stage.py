@@ -72,21 +72,6 @@ def last_share(costs: Any, shares: Any, size: int, r: int) -> int:
 
 
 @compiled
-def plain_seconds(costs: Any, members: Any, size: int, shares: Any, last_shares: Any, i: int, j: int, out: Any) -> None:
-    """Write forward and backward of a full and of the last microbatch (``out[0:4]``) without memory actions."""
-    out[:4] = 0.0
-    for r in range(size):
-        c = members[r]
-        s = shares[r]
-        out[0] = max(out[0], costs.forward[c, s, j] - costs.forward[c, s, i] + costs.overhead[c])
-        out[1] = max(out[1], costs.backward[c, s, j] - costs.backward[c, s, i] + costs.overhead[c])
-        s = last_shares[r]
-        if s > 0:
-            out[2] = max(out[2], costs.forward[c, s, j] - costs.forward[c, s, i] + costs.overhead[c])
-            out[3] = max(out[3], costs.backward[c, s, j] - costs.backward[c, s, i] + costs.overhead[c])
-
-
-@compiled
 def held_parameters(costs: Any, i: int, j: int) -> float:
     """Parameter bytes of the layers i … j − 1 in the profile's precision; tied ones within count once."""
     total = costs.parameters[j] - costs.parameters[i]
@@ -198,18 +183,11 @@ def _fits(costs: Any, members: Any, size: int, shares: Any, code: int, parameter
 
 
 @compiled
-def fits_plainly(costs: Any, members: Any, size: int, shares: Any, i: int, j: int, held: int) -> bool:
-    """Whether the layers i … j − 1 fit every replica with these shares and no action."""
-    kept = costs.activations[j] - costs.activations[i] + costs.carried[j]
-    peak, space = _momentary(costs, i, j)
-    return _fits(costs, members, size, shares, 0, held_parameters(costs, i, j), kept, peak, space, held)
-
-
-@compiled
 def _acted_seconds(costs: Any, members: Any, size: int, shares: Any, code: int, kept: float, chosen: Any, i: int,
                    j: int, held: int, out: Any) -> None:  # fmt: skip
     """Write forward and backward of a full and of the last microbatch under the actions of ``code``."""
-    out[:4] = 0.0
+    for part in range(4):
+        out[part] = 0.0
     for e in range(2):
         for r in range(size):
             c = members[r]
@@ -238,9 +216,11 @@ def _try_code(costs: Any, members: Any, size: int, base: Any, order: Any, i: int
     parameters = held_parameters(costs, i, j)
     _, space = _momentary(costs, i, j)
     recomputed = code & EACH
-    chosen[i:j] = recomputed == EACH
+    for index in range(i, j):
+        chosen[index] = recomputed == EACH
     kept, extra = kept_bytes(costs, i, j, chosen, recomputed)
-    shares[:size] = base[:size]
+    for r in range(size):
+        shares[r] = base[r]
     fits = _fits(costs, members, size, shares, code, parameters, kept, extra, space, held)
     if recomputed == CHEAPEST:
         for index in order:
@@ -267,10 +247,8 @@ def _permitted(costs: Any, members: Any, size: int, code: int, held: int) -> boo
         for r in range(size):
             if costs.host[members[r]] == 0.0:
                 return False
-    if size > 1:
-        sharded = costs.shard[1 if code & SHARD else 0]
-    else:  # nobody to share with
-        sharded = code & SHARD == 0
+    # one replica alone has nobody to share with
+    sharded = bool(costs.shard[1 if code & SHARD else 0]) if size > 1 else code & SHARD == 0
     recomputed = code & EACH
     if recomputed == EACH:  # with a choice it is the last of the cheapest
         again = costs.recompute[1] and not costs.recompute[0]

@@ -1,0 +1,109 @@
+"""Which runs of layers fit which groups: at once, only with shifted shares or memory actions, or not at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ignite_scheduler.planner.compiled import compiled
+from ignite_scheduler.planner.groups.costs import Costs, Groups
+from ignite_scheduler.planner.groups.stage import NO_FIT, cheapest, last_share
+from ignite_scheduler.planner.kernel import Floats, Ints
+
+Statuses = tuple[npt.NDArray[np.int32], Ints, Floats, Ints]
+
+
+def status_of(costs: Costs, groups: Groups, may_cut: npt.NDArray[np.bool_], held: Ints) -> Statuses:
+    """Status, lowest layers that fit, and seconds and shares of what fits only with shifted shares or actions.
+
+    Of a special entry the last three figures are its group, end and first layer until they are completed.
+    """
+    size, width = costs.num_layers, groups.members.shape[1]
+    status = np.zeros((len(groups.size), len(held), size + 1, size + 1), dtype=np.int32)
+    cuts = may_cut[:, None] & may_cut[None, :] & np.tri(size + 1, k=-1, dtype=bool)
+    free = bool(costs.recompute[0] and costs.shard[0] and costs.offload[0])
+    for g, count in enumerate(groups.size):
+        timed = cuts & (groups.base[g, 0] > 0)
+        for c in groups.members[g, :count]:
+            timed = timed & (np.arange(size + 1)[None, :] >= costs.barrier[c][:, None])
+        for row, in_flight in enumerate(held):
+            fits = timed & free & _fits(costs, groups, g, int(in_flight))
+            status[g, row] = np.where(fits, 0, np.where(timed, 1, NO_FIT))
+    special, shares = np.zeros((1, 7)), np.zeros((1, 2, width), dtype=np.int64)
+    if (status > 0).any():
+        special, shares = _act(costs, groups, held, status)
+    reach = np.where(status >= 0, np.arange(size + 1, dtype=np.int64)[None, None, None, :], size)
+    return status, np.minimum(reach.min(axis=3), np.arange(size + 1)[None, None, :]), special, shares
+
+
+def _fits(costs: Costs, groups: Groups, g: int, in_flight: int) -> npt.NDArray[np.bool_]:
+    """[end, first]: whether the base shares fit every replica without actions."""
+    limited = [r for r in range(groups.size[g]) if costs.memory[groups.members[g, r]] < np.inf]
+    size = costs.num_layers + 1
+    fits = np.ones((size, size), dtype=bool)
+    if not limited:
+        return fits
+    held, kept, peak, space = run_bytes(costs)
+    for r in limited:
+        grown = groups.base[g, r] * (in_flight * kept + peak)
+        need = (held * (costs.working + costs.state) + costs.scale * (grown + space)) * costs.factor
+        fits &= need <= costs.memory[groups.members[g, r]]
+    return fits
+
+
+def run_bytes(costs: Costs) -> tuple[Floats, Floats, Floats, Floats]:
+    """[end, first] of every run of layers: parameters, kept and momentary bytes a sample, workspace."""
+    size = costs.num_layers + 1
+    kept = costs.activations[:, None] - costs.activations[None, :] + costs.carried[:, None]
+    peak = costs.peak.T if len(costs.peak) > 1 else np.zeros((size, size))
+    space = costs.workspace.T if len(costs.workspace) > 1 else np.zeros((size, size))
+    return held_matrix(costs), kept, peak, space
+
+
+def held_matrix(costs: Costs) -> Floats:
+    """[end, first]: parameter bytes of a run of layers in the profile's precision; tied ones within count once."""
+    held = costs.parameters[:, None] - costs.parameters[None, :]
+    size = costs.num_layers
+    own = np.diff(costs.parameters)
+    for group in costs.tied:
+        indices = sorted(int(index) for index in group if index >= 0)
+        for j in range(1, size + 1):
+            for i in range(j):
+                inside = [own[index] for index in indices if i <= index < j]
+                if len(inside) > 1:
+                    held[j, i] -= (len(inside) - 1) * min(inside)
+    return np.asarray(held, dtype=np.float64)
+
+
+@compiled
+def _act(costs: Any, groups: Any, held: Any, status: Any) -> Any:
+    """Exchange every 1 in ``status`` for the number of a special entry, or NO_FIT; the entries' seconds and shares."""
+    count = 1
+    for value in status.flat:
+        count += value > 0
+    special = np.zeros((count, 7))
+    shares = np.zeros((count, 2, groups.members.shape[1]), np.int64)
+    chosen = np.zeros(costs.num_layers, np.bool_)
+    found = 1
+    for g in range(len(groups.size)):
+        for row in range(len(held)):
+            for j in range(1, costs.num_layers + 1):
+                for i in range(j - 1, -1, -1):
+                    if status[g, row, j, i] <= 0:
+                        continue
+                    if row > 0 and status[g, row - 1, j, i] < 0:  # with fewer in flight it did not fit
+                        status[g, row, j, i] = NO_FIT
+                        continue
+                    code = cheapest(costs, groups.members[g], groups.size[g], groups.base[g], groups.order[g], i, j,
+                                    held[row], chosen, shares[found, 0], special[found])  # fmt: skip
+                    if code == NO_FIT:
+                        status[g, row, j, i] = NO_FIT
+                        continue
+                    for r in range(groups.size[g]):
+                        shares[found, 1, r] = last_share(costs, shares[found, 0], groups.size[g], r)
+                    special[found, 4], special[found, 5], special[found, 6] = g, j, i
+                    status[g, row, j, i] = found
+                    found += 1
+    return special[:found].copy(), shares[:found].copy()

@@ -1,0 +1,255 @@
+"""Chains of groups for one job, searched over all families.
+
+Theory of operation
+-------------------
+A stage is a *group*: some devices that deal the samples of each microbatch among them by their speed. Devices that do
+not differ are one class (:mod:`ignite_scheduler.planner.instance`), a group is a multiset of classes, and a chain is a
+sequence of groups with the first layer of each. Data parallelism alone is the chain of one stage, a straight pipeline
+the one whose groups are single devices, and everything between comes out of the same search.
+
+1. :mod:`.layout` lists groups and which go together; :mod:`.costs` and :mod:`.stage` say what a run of layers costs on
+   one, with the cheapest permitted memory actions where it does not fit without; :mod:`.field` has all of it for one
+   family (schedule, microbatch) as arrays.
+2. Families are visited by a quick bound; one that cannot beat the best chain so far is proven no better.
+3. In a family (:mod:`.solve`): local search on the exact step from many starts (:mod:`.climb`, :mod:`.exact`); tables
+   of what lies in front and behind (:mod:`.tables`), which also decide feasibility exactly; branch and bound over
+   suffixes (:mod:`.tree`).
+
+What is searched, and what the bound therefore speaks of: chains whose neighbouring groups are linked, each device with
+each; shares by :func:`ignite_scheduler.cost.balanced_shares` over the whole model's seconds, shifted off devices that
+overflow; replicas in order of node, speed, id; memory actions by :func:`.stage.cheapest`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ignite_scheduler.cost import Assignment
+from ignite_scheduler.planner.found import Found
+from ignite_scheduler.planner.groups.choose import Choice, assignment_of, choice_of, value_of
+from ignite_scheduler.planner.groups.costs import Actions, Costs, make_costs
+from ignite_scheduler.planner.groups.field import make_field
+from ignite_scheduler.planner.groups.layout import MOST_SETS, Layout, make_layout
+from ignite_scheduler.planner.groups.solve import (
+    TARGETS,
+    Task,
+    climbed,
+    filled,
+    first_choices,
+    make_task,
+    proven,
+)
+from ignite_scheduler.planner.instance import Model, group, model_arrays
+from ignite_scheduler.planner.problem import Family, Problem
+from ignite_scheduler.planner.request import Request
+from ignite_scheduler.planner.setup import goal_of
+from ignite_scheduler.planner.solve import Goal
+from ignite_scheduler.planner.tree import TIE
+
+NUM_OTHERS: Final = 6
+"""Good chains that are handed back beside the best."""
+
+MOST_ENTRIES: Final = 6_000_000
+"""Groups times layers squared that the arrays of a family may hold."""
+
+STARTS: Final = 8
+"""The best of the first chains that local search starts from."""
+
+SEED: Final = 12345
+"""Of the random numbers of local search: plans are repeatable."""
+
+FIRST_PROOF: Final = 200_000
+"""Pipelines timed in the first proof of a family; what is left of the budget goes to those still open."""
+
+
+@dataclass(slots=True)
+class Best:
+    """The best chain over all families so far, the families' bounds that were not proven away, and the work spent."""
+
+    value: float = math.inf
+    assignment: Assignment | None = None
+    others: list[tuple[float, Assignment]] = field(default_factory=list)
+    work: int = 0
+
+
+class Instance(NamedTuple):
+    """A request in arrays."""
+
+    problem: Problem
+    request: Request
+    layout: Layout
+    model: Model
+    costs: Costs
+    goal: Goal
+
+
+def fits_here(request: Request) -> bool:
+    """Whether the devices form few enough groups for this search."""
+    classes = group(request.problem.cluster, request.devices)
+    size = len(request.problem.profile.layers) + 1
+    return classes.num_sets <= MOST_SETS and classes.num_sets * size**2 <= MOST_ENTRIES
+
+
+def search(problem: Problem, request: Request, incumbent: Assignment | None = None) -> Found:
+    """The best chain of groups that the request permits, and what is proven about all of them.
+
+    Parameters
+    ----------
+    incumbent
+        An assignment that is known already, a straight one say: what is no better is not looked for.
+
+    Notes
+    -----
+    ``Found.best`` is None where nothing better than the incumbent was found; with ``complete`` there is nothing.
+    Values within 1e-9 are equal; of equal ones the one with fewer devices is preferred as far as it is met.
+    """
+    instance = make_instance(problem, request)
+    best = Best()
+    if incumbent is not None:
+        best.value = value_of(problem, incumbent)
+    opened: list[tuple[float, Task]] = []
+    bound = math.inf
+    for quick, family in sorted((quick_bound(instance, family), family) for family in request.families):
+        if quick >= best.value - TIE:
+            bound = min(bound, max(quick, best.value))
+            continue
+        if best.work >= problem.work:
+            bound = min(bound, quick)
+            continue
+        made = make_field(request, instance.layout, instance.model, instance.costs, family, instance.goal)
+        task = make_task(made, instance.layout)
+        left = _open(instance, task, incumbent, best)
+        if left < math.inf:
+            opened.append((max(quick, left), task))
+    for share in (FIRST_PROOF, problem.work):
+        opened = _prove(instance, opened, best, share)
+    complete = not opened and bound >= best.value - TIE
+    bound = min([bound, best.value, *(low for low, _ in opened)])
+    return Found(
+        best=best.assignment,
+        value=best.value,
+        bound=bound,
+        method=f"branch and bound over chains of groups, {'complete' if complete else 'stopped by its budget of work'}",
+        complete=complete,
+        others=tuple(assignment for _, assignment in sorted(best.others, key=lambda entry: entry[0])[:NUM_OTHERS]),
+        work=best.work,
+    )
+
+
+def make_instance(problem: Problem, request: Request) -> Instance:
+    """The request in arrays."""
+    classes = group(problem.cluster, request.devices)
+    most = max(family.samples for family in request.families)
+    actions = Actions(*(_permitted(values) for values in (request.recompute, request.shard, request.offload)))
+    costs = make_costs(problem.job, problem.profile, classes.devices, most, problem.memory_margin, actions)
+    return Instance(
+        problem=problem,
+        request=request,
+        layout=make_layout(request, classes, costs),
+        model=model_arrays(problem.job, problem.profile, problem.memory_margin),
+        costs=costs,
+        goal=goal_of(problem, classes.devices),
+    )
+
+
+def _permitted(values: tuple[bool, ...]) -> tuple[bool, bool]:
+    return False in values, True in values
+
+
+def quick_bound(instance: Instance, family: Family) -> float:
+    """A value that no chain of the family goes below: work shared out as if it could be cut anywhere.
+
+    A sample of a layer takes a device of a class at least ρ = its least seconds a sample over all shares. With r = the
+    largest ratio, over layers, of the least ρ of all classes to that of the class, the device does at most r seconds of
+    that least work in a second; so a step lasts at least the least work of all samples ÷ Σ r, and costs at least that
+    work times the least rate a unit of r.
+    """
+    costs, goal, counts = instance.costs, instance.goal, instance.layout.classes.counts
+    u = family.samples
+    seconds = np.diff(costs.forward[:, 1 : u + 1] + costs.backward[:, 1 : u + 1], axis=2)
+    each = (seconds / np.arange(1, u + 1)[None, :, None]).min(axis=1)
+    missing = np.diff(costs.barrier, axis=1) > 0
+    each = np.where(missing, np.inf, each)
+    least = each.min(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = np.where(least > 0, least / each, 0.0).max(axis=1)
+    work = float(least.sum()) * instance.problem.job.batch.total
+    rates = np.sort(np.repeat(ratio, counts))[::-1][: instance.request.max_devices]
+    if work == 0 or rates.sum() == 0:
+        return 0.0
+    step = work / float(rates.sum())
+    by_rate = min(float(goal.rate[c]) / float(ratio[c]) if ratio[c] > 0 else math.inf for c in range(len(ratio)))
+    return goal.base_rate * step + by_rate * work
+
+
+def _open(instance: Instance, task: Task, incumbent: Assignment | None, best: Best) -> float:
+    """First chains of a family; a bound on its value, infinite where nothing is permitted."""
+    starts = first_choices(task)[:STARTS]
+    if incumbent is not None:
+        known = choice_of(instance.layout, task.made.groups, incumbent)
+        starts += task.worth([] if known is None else [known])
+    bound = 0.0
+    if not starts:
+        starts, bound = filled(task)
+        if bound == math.inf:
+            _count(task, best)
+            return math.inf
+    source = np.random.Generator(np.random.PCG64(SEED))
+    _accept(instance, task, climbed(task, starts, source, instance.problem.work - best.work), best)
+    _count(task, best)
+    return bound
+
+
+def _count(task: Task, best: Best) -> None:
+    best.work += task.ground.spent
+    task.ground.spent = 0
+
+
+def _accept(instance: Instance, task: Task, choice: Choice, best: Best) -> None:
+    """Keep the chain among the good ones, and as the best if it is."""
+    if not choice.groups:
+        return
+    total = instance.problem.job.batch.total
+    assignment = assignment_of(instance.layout, task.made, choice, total)
+    value = value_of(instance.problem, assignment)
+    best.others.append((value, assignment))
+    if value < best.value - TIE or (value <= best.value + TIE and _fewer(assignment, best.assignment)):
+        best.value, best.assignment = value, assignment
+
+
+def _fewer(one: Assignment, other: Assignment | None) -> bool:
+    return other is not None and len(one.devices) < len(other.devices)
+
+
+def _prove(instance: Instance, opened: list[tuple[float, Task]], best: Best, share: int) -> list[tuple[float, Task]]:
+    """Search each family for better chains with that much work at most; those still open, and their bounds."""
+    still = []
+    for position, (bound, task) in enumerate(sorted(opened, key=lambda entry: (entry[0], entry[1].made.family))):
+        if bound >= best.value - TIE:
+            continue
+        left = min(share, max(0, instance.problem.work - best.work) // (len(opened) - position))
+        choice, complete = proven(task, best.value, left)
+        _accept(instance, task, choice, best)
+        if not complete:
+            still.append((_raised(instance, task, bound, best, left), task))
+        _count(task, best)
+    return still
+
+
+def _raised(instance: Instance, task: Task, bound: float, best: Best, budget: int) -> float:
+    """A bound on the family, raised by shares of the best value as far as the budget goes."""
+    until = task.ground.spent + budget
+    for part in TARGETS:
+        target = best.value * part
+        if target <= bound:
+            continue
+        choice, complete = proven(task, target, max(0, until - task.ground.spent))
+        _accept(instance, task, choice, best)
+        if not complete or choice.groups:
+            break
+        bound = target
+    return bound
