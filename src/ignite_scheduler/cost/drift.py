@@ -74,7 +74,7 @@ def drifts(observations: Iterable[Observation], calibration: Calibration | None)
     ratios: dict[tuple[str, str], list[float]] = defaultdict(list)
     counts: dict[tuple[str, str], int] = defaultdict(int)
     for observation in observations:
-        for stage in observation.stages:
+        for stage in (*observation.stages, *observation.others):
             forward, backward = stage.measured_forward, stage.measured_backward
             predicted = predicted_seconds(stage, calibration)
             if forward is None or backward is None or predicted <= 0:

@@ -153,7 +153,7 @@ def _actions(stage: StageObservation, planned: Sequence[float], calibration: Cal
 def _constants(runs: Sequence[Observation], before: Calibration | None) -> Calibration:
     """Everything but ranges, from actions, ends of steps, messages and saves."""
     known = before or Calibration()
-    stages = [stage for run in runs for stage in run.stages]
+    stages = [stage for run in runs for stage in (*run.stages, *run.others)]
     longest = max((x for stage in stages for x, _ in _actions_of(stage)), default=0.0)
     pooled = _kind(stages, known.of(ANY_KIND), longest)
     kinds = {

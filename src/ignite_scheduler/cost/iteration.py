@@ -71,6 +71,21 @@ def stage_durations(job: Job, profile: Profile, cluster: Cluster, assignment: As
     return choice.schedule, choice.durations
 
 
+def replica_seconds(
+    job: Job, profile: Profile, cluster: Cluster, assignment: Assignment
+) -> tuple[tuple[tuple[ReplicaSeconds, ...], ...], ...]:
+    """What each device computes: seconds by stage, by replica in the choice's order, by microbatch.
+
+    Raises
+    ------
+    InputError
+        As :func:`stage_durations`.
+    """
+    choice = _Choice(job, profile, cluster, assignment)
+    by_microbatch = [choice.seconds[samples] for samples in assignment.microbatches]
+    return tuple(tuple(zip(*replicas, strict=True)) for replicas in zip(*by_microbatch, strict=True))
+
+
 def evaluate(
     job: Job,
     profile: Profile,

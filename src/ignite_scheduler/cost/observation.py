@@ -20,12 +20,12 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageObservation:
-    """One stage.
+    """One stage on its device; where it has several, on that which takes longest, or on another one.
 
     ``forward`` and ``backward``: planned seconds of each microbatch, before calibration, launch overhead of the profile
     included; ``update``: planned seconds of the optimizer update. The measured ones are lengths of intervals as the
     device played them, of full microbatches. ``speed`` is that of the device in the cluster; None = a device at its own
-    pace. ``num_sharing``: stages on the same host, this one included. Memory in bytes, None where unknown.
+    pace. ``num_sharing``: devices on the same host, this one included. Memory in bytes, None where unknown.
     """
 
     device: str
@@ -103,6 +103,8 @@ class Observation:
         Name of the schedule, samples of each microbatch.
     stages, edges, reductions
         Everything that a step consists of, enough to time it again with other constants.
+    others
+        Of stages with several devices, those that are not among ``stages``.
     planned_step
         Seconds of a step before calibration.
     step
@@ -126,6 +128,7 @@ class Observation:
     stages: tuple[StageObservation, ...]
     edges: tuple[EdgeObservation, ...]
     reductions: tuple[ReductionObservation, ...] = ()
+    others: tuple[StageObservation, ...] = ()
     planned_step: float
     step: Sample
     startup: float | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +20,7 @@ from ignite_scheduler.control.records import Promise
 from ignite_scheduler.cost import byte_scale, cut_bytes, stage_durations
 from ignite_scheduler.cost.calibration import Calibration, Quantiles
 from ignite_scheduler.cost.drift import Drift, drifts
+from ignite_scheduler.cost.iteration import replica_seconds
 from ignite_scheduler.cost.observation import (
     EdgeObservation,
     Observation,
@@ -28,6 +29,7 @@ from ignite_scheduler.cost.observation import (
     Sample,
     StageObservation,
 )
+from ignite_scheduler.cost.stages import ReplicaSeconds
 from ignite_scheduler.daemon.directory import Asked, write_document
 from ignite_scheduler.daemon.estimate import WARM_UP
 from ignite_scheduler.daemon.placement import choice_of
@@ -70,7 +72,7 @@ class Observer:
     directory_of
         Job id → run directory.
     num_sharing
-        Stages of a gang that run on the same real host, of the plan.
+        Of each device of a plan, how many of its devices are on the same real host.
     origin
         Time of the run's start, in seconds since 1970.
     """
@@ -120,16 +122,20 @@ class Observer:
         plan, measured = plan_of(attempt), read_metrics(directory, story.attempts)
         if plan is None or measured.step is None or measured.step <= 0:
             return None
-        schedule, durations = stage_durations(asked.job, asked.profile, self.cluster, choice_of(plan, asked.profile))
+        choice = choice_of(plan, asked.profile)
+        schedule, durations = stage_durations(asked.job, asked.profile, self.cluster, choice)
+        replicas = replica_seconds(asked.job, asked.profile, self.cluster, choice)
         played = _Played.read(directory, plan)
         if asked.job.gradient_clip is not None:  # the norm of all gradients is waited for: lengths tell of others
             played = replace(played, updates=defaultdict(list))
+        stages, others = self._stages(plan, replicas, durations, played, _peaks(directory))
         return Observation(
             job=story.job_id,
             model=str(asked.profile.provenance.get("structure") or asked.profile.name),
             schedule=plan.schedule,
             microbatches=plan.microbatches,
-            stages=self._stages(plan, durations, played, _peaks(directory)),
+            stages=stages,
+            others=others,
             edges=_edges(asked, plan, durations, played),
             reductions=tuple(
                 ReductionObservation(stages=tuple(each.stages), planned=float(each.seconds))
@@ -145,28 +151,42 @@ class Observer:
         )
 
     def _stages(
-        self, plan: Plan, durations: Durations, played: _Played, peaks: Mapping[int, float]
-    ) -> tuple[StageObservation, ...]:
-        found = []
-        for stage, num_sharing in zip(plan.stages, self.num_sharing(plan), strict=True):
-            device, index = self.cluster.device(stage.devices[0].device), stage.index
-            found.append(
-                StageObservation(
-                    device=device.id,
-                    kind=device.kind,
-                    speed=device.speed,
-                    num_sharing=num_sharing,
-                    forward=tuple(map(float, durations.forward[index])),
-                    backward=tuple(map(float, durations.backward[index])),
-                    update=float(durations.finish[index]),
-                    measured_forward=summary(played.actions[index, "F"]),
-                    measured_backward=summary(played.actions[index, "B"]),
-                    measured_update=summary(played.updates[index]),
-                    planned_memory=stage.fullest.memory,
-                    peak_memory=peaks.get(index),
+        self,
+        plan: Plan,
+        replicas: Sequence[Sequence[Sequence[ReplicaSeconds]]],
+        durations: Durations,
+        played: _Played,
+        peaks: Mapping[str, float],
+    ) -> tuple[tuple[StageObservation, ...], tuple[StageObservation, ...]]:
+        """Of each stage the device that computes longest, and all the others."""
+        rank_of = {device: rank for rank, device in enumerate(plan.device_ids)}
+        num_sharing = self.num_sharing(plan)
+        slowest, others = [], []
+        for stage, of_stage in zip(plan.stages, replicas, strict=True):
+            found = []
+            for share, seconds in zip(stage.devices, of_stage, strict=True):
+                device, rank = self.cluster.device(share.device), rank_of[share.device]
+                found.append(
+                    StageObservation(
+                        device=device.id,
+                        kind=device.kind,
+                        speed=device.speed,
+                        num_sharing=num_sharing[rank],
+                        forward=tuple(each.forward for each in seconds),
+                        backward=tuple(each.backward for each in seconds),
+                        update=float(durations.finish[stage.index]),
+                        measured_forward=summary(played.actions[rank, "F"]),
+                        measured_backward=summary(played.actions[rank, "B"]),
+                        # where gradients of replicas are added up, the end of a step is not the update alone
+                        measured_update=summary(played.updates[rank]) if len(of_stage) == 1 else None,
+                        planned_memory=share.memory,
+                        peak_memory=peaks.get(device.id),
+                    )
                 )
-            )
-        return tuple(found)
+            longest = max(found, key=lambda each: each.forward[0] + each.backward[0])
+            slowest.append(longest)
+            others += [each for each in found if each is not longest]
+        return tuple(slowest), tuple(others)
 
     def _promised(self, story: JobStory, plan: Plan) -> Promised:
         promise, predicted = self.promise(story.job_id), plan.predicted
@@ -198,9 +218,10 @@ def _beside(attempt: Attempt, other: JobStory) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class _Played:
-    """Measured seconds: of actions by (stage, ``F`` or ``B``), of messages by (source, target, kind), updates.
+    """Measured seconds: of actions by (rank, ``F`` or ``B``), of messages by (source, target, kind), updates by rank.
 
-    Of full microbatches only: the last one may be smaller.
+    Of full microbatches only: the last one may be smaller. Where several devices send or receive a microbatch, that of
+    the busiest pair.
     """
 
     actions: Mapping[tuple[int, str], list[float]]
@@ -217,12 +238,15 @@ class _Played:
         for step in _after_warm_up(load_timeline(directory / TIMELINE_FILE).steps):
             for interval in step.intervals:
                 if interval.action.microbatch_index in full:
-                    key = interval.action.stage_index, interval.action.kind
+                    key = interval.row, interval.action.kind
                     actions[key].append(float(interval.end - interval.start))
+            longest: dict[tuple[int, int, str, int], float] = defaultdict(float)
             for transfer in step.transfers:
                 if transfer.microbatch_index in full:
-                    ends = transfer.source, transfer.target, transfer.kind
-                    messages[ends].append(float(transfer.end - transfer.start))
+                    message = transfer.source, transfer.target, transfer.kind, transfer.microbatch_index
+                    longest[message] = max(longest[message], float(transfer.end - transfer.start))
+            for (source, target, kind, _), seconds in longest.items():
+                messages[source, target, kind].append(seconds)
             for row, start, end in step.finishes:
                 updates[row].append(end - start)
         return cls(actions=actions, messages=messages, updates=updates)
@@ -266,15 +290,15 @@ def _saves(path: Path) -> Iterable[tuple[float, float]]:
             yield float(num_bytes), float(seconds)
 
 
-def _peaks(directory: Path) -> dict[int, float]:
-    """Stage → bytes at its peak above an idle rank, where the engine measured them."""
+def _peaks(directory: Path) -> dict[str, float]:
+    """Device → bytes at its peak above an idle rank, where the engine measured them."""
     try:
         entries = json.loads((directory / MEMORY_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     found = {}
     for entry in entries if isinstance(entries, list) else ():
-        stage, idle, peak = (entry.get(key) for key in ("stage", "idle_bytes", "peak_bytes"))
-        if isinstance(stage, int) and isinstance(idle, int | float) and isinstance(peak, int | float):
-            found[stage] = max(0.0, float(peak - idle))
+        device, idle, peak = (entry.get(key) for key in ("device", "idle_bytes", "peak_bytes"))
+        if isinstance(device, str) and isinstance(idle, int | float) and isinstance(peak, int | float):
+            found[device] = max(0.0, float(peak - idle))
     return found

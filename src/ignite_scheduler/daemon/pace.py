@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from ignite_scheduler.control.commands import StartGang
-from ignite_scheduler.cost import stage_durations
 from ignite_scheduler.cost.calibration import Calibration
 from ignite_scheduler.cost.drift import Drift, live_drifts
+from ignite_scheduler.cost.iteration import replica_seconds
 from ignite_scheduler.daemon.directory import Asked
 from ignite_scheduler.daemon.placement import choice_of, on_devices
 from ignite_scheduler.daemon.ports import Vitals
@@ -87,16 +87,13 @@ class Paces:
         problem = charged(Problem(job=asked.job, profile=asked.profile, cluster=self.cluster), self.calibration)
         try:
             choice = choice_of(plan, problem.profile)
-            schedule, durations = stage_durations(problem.job, problem.profile, problem.cluster, choice)
+            stages = replica_seconds(problem.job, problem.profile, problem.cluster, choice)
         except InputError:  # a device that has come since the start of the run
             return None
-        busy = [0.0] * len(schedule.rows)
-        for stage in plan.stages:
-            seconds = (*durations.forward[stage.index], *durations.backward[stage.index])
-            busy[schedule.row_of(stage.index)] += float(sum(seconds))
+        replicas = [[seconds for seconds in replica if any(seconds)] for stage in stages for replica in stage]
         kinds = {device.id: device.kind for device in self.cluster.devices}
         return _Expected(
             devices=tuple((device_id, kinds.get(device_id, "")) for device_id in plan.device_ids),
-            busy=tuple(busy),
-            actions=tuple(map(len, schedule.rows)),
+            busy=tuple(sum(seconds.forward + seconds.backward for seconds in replica) for replica in replicas),
+            actions=tuple(2 * len(replica) for replica in replicas),
         )

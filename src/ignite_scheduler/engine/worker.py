@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ignite_scheduler import zoo
 from ignite_scheduler.cost import microbatch_sizes
+from ignite_scheduler.cost.memory import NOT_OFFLOADED
 from ignite_scheduler.engine.chain import StageModule, cut, element_type, tied_parameters
 from ignite_scheduler.engine.crew import Crew
 from ignite_scheduler.engine.data import Reading, SampleOrder, Samples, num_steps
@@ -125,6 +126,7 @@ class Worker:
             if self.stage.optimizer_shards > 1
             else Rule(self.layers, job.optimizer)
         )
+        held = in_flight(self.schedule)[own]
         self.transport = Transport(
             rank=rank,
             store=store,
@@ -134,7 +136,7 @@ class Worker:
             timeout=spec.timeout,
             scope=scope,
             directions=_directions(spec),
-            in_flight=in_flight(self.schedule)[own],
+            in_flight=held,
         )
         host = HostMemory(self.layers, self.device, spec.devices[rank].host_bandwidth)
         self.executor = Executor(
@@ -148,7 +150,7 @@ class Worker:
             loss=zoo.loss(job.loss),
             seed=job.seed,
             memory=MemoryWatch(spec.devices[rank], self.memory),
-            host={own: host} if self.stage.offload else {},
+            host={own: host} if self.stage.offload and held > NOT_OFFLOADED else {},
             spare=self._read_ahead,
         )
         self._readings: tuple[Reading, ...] = ()

@@ -151,8 +151,8 @@ class ProcessExecutor:
         return None if attempt is None else attempt.command
 
     def num_sharing(self, plan: Plan) -> tuple[int, ...]:
-        """By stage, how many stages of the plan are on the same real processor as it, itself included."""
-        places = [self._places.get(stage.devices[0].device, "cpu") for stage in plan.stages]
+        """By device of the plan, how many of its devices are on the same real processor, itself included."""
+        places = [self._places.get(device, "cpu") for device in plan.device_ids]
         return tuple(places.count(place) for place in places)
 
     def vitals(self, job_id: str) -> Vitals | None:

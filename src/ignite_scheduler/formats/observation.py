@@ -60,6 +60,8 @@ def observation_document(observation: Observation) -> dict[str, Any]:
         "checkpoints": [{"bytes": num_bytes, "save_s": seconds} for num_bytes, seconds in observation.checkpoints],
         "beside_others": observation.beside_others,
     }
+    if observation.others:
+        document["others"] = [_stage_entry(stage) for stage in observation.others]
     if observation.promised is not None:
         document["promised"] = _promised_entry(observation.promised)
     if observation.provenance:
@@ -131,6 +133,7 @@ def _observation(source: Source) -> Observation:
         reductions=tuple(
             ReductionObservation(stages=tuple(each.stages), planned=each.planned_s) for each in shape.reductions
         ),
+        others=tuple(map(_stage, shape.others)),
         planned_step=shape.planned_step_s,
         step=_measured(shape.step),
         startup=shape.startup_s,
@@ -148,6 +151,8 @@ def _check_counts(source: Source, shape: ObservationShape) -> None:
     for index, stage in enumerate(shape.stages):
         rows += [(("stages", index, "forward_s"), stage.forward_s), (("stages", index, "backward_s"), stage.backward_s)]
     rows += [(("edges", index, "planned_s"), edge.planned_s) for index, edge in enumerate(shape.edges)]
+    for index, stage in enumerate(shape.others):
+        rows += [(("others", index, "forward_s"), stage.forward_s), (("others", index, "backward_s"), stage.backward_s)]
     for place, values in rows:
         if len(values) != wanted:
             raise source.error(place, f"expected a number for each of the {wanted} microbatches, found {len(values)}")

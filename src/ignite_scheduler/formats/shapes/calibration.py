@@ -160,6 +160,7 @@ class ObservationShape(Shape):
     stages: Annotated[list[StageObservationShape], Field(min_length=1)]
     edges: list[EdgeObservationShape] = Field(default_factory=list)
     reductions: list[ReductionObservationShape] = Field(default_factory=list)
+    others: list[StageObservationShape] = Field(default_factory=list)
     planned_step_s: Positive
     step: StepSampleShape
     startup_s: NotNegative | None = None
