@@ -10,7 +10,7 @@ import numpy as np
 from ignite_scheduler.errors import InputError
 from ignite_scheduler.model import Device, Infeasible, Unused
 from ignite_scheduler.planner.instance import Arrays, Classes, Model, family_arrays, group, model_arrays
-from ignite_scheduler.planner.kernel import Ints, Numbers
+from ignite_scheduler.planner.kernel import Floats, Ints, Numbers
 from ignite_scheduler.planner.permit import permit
 from ignite_scheduler.planner.problem import Family, Problem
 from ignite_scheduler.planner.request import Request, requested
@@ -138,16 +138,34 @@ def quick_bound(setup: Setup, arrays: Arrays, family: Family, counts: Ints | Non
 
 
 def quick_figures(setup: Setup, arrays: Arrays, family: Family, counts: Ints | None = None) -> tuple[float, float]:
-    """A bound on the step time of a family on at most ``counts`` devices, and a guess at its best.
+    """A bound on the step time of chains of a family on at most ``counts`` devices, and a guess at its best.
 
-    The guess, fill and pace of M − 1 microbatches, only says what to look at first.
+    The guess, fill of all layers and pace of M − 1 microbatches, only says what to look at first.
+    """
+    figures = layer_figures(setup, arrays, family, counts)
+    fill = float(figures.fill.sum())
+    bound = max(fill + figures.share * figures.pace, figures.pace)
+    return bound, fill + (1 - 1 / family.num_microbatches) * figures.pace
 
-    *Fill* F: all layers, each on its fastest device. *Pace* T: the work of a step shared out as if layers could be
-    cut anywhere, so that some stage is busy for T at least; with r = max over layers of (least work ÷ work on the
-    class), a device of the class does at most r seconds of least work in a second. Both are bounds. With equal
-    microbatches more holds (see :func:`ignite_scheduler.planner.tables.stage_pace`): under 1F1B a step takes the fill
-    and, for every stage, the larger of (M−1)·b + (M−K)·f and (M−1)·f + (M−K)·b, so at least their mean, (1 − (K+1) ÷
-    2M) of the stage's busy time; under GPipe (1 − 1 ÷ M) of it.
+
+class LayerFigures(NamedTuple):
+    """What bounds of a family are made of: fill of each layer, pace, and the share of it that comes beside the fill."""
+
+    fill: Floats
+    pace: float
+    share: float
+
+
+def layer_figures(setup: Setup, arrays: Arrays, family: Family, counts: Ints | None = None) -> LayerFigures:
+    """Fill, pace and share for plans of the family on at most ``counts`` devices.
+
+    *Fill*: each layer on its fastest device, forward of the first and backward of the last microbatch. *Pace* T: the
+    work of a step shared out as if layers could be cut anywhere, so that some stage is busy for T at least; with r =
+    max over layers of (least work ÷ work on the class), a device of the class does at most r seconds of least work in
+    a second. The fill of a path through the model and the pace are bounds. With equal microbatches more holds (see
+    :func:`ignite_scheduler.planner.tables.stage_pace`): under 1F1B a step takes the fill and, for every stage, the
+    larger of (M−1)·b + (M−K)·f and (M−1)·f + (M−K)·b, so at least their mean, (1 − (K+1) ÷ 2M) of the stage's busy
+    time; under GPipe (1 − 1 ÷ M) of it.
     """
     counts = setup.classes.counts if counts is None else counts
     used = counts > 0
@@ -160,10 +178,9 @@ def quick_figures(setup: Setup, arrays: Arrays, family: Family, counts: Ints | N
         ratio = np.where(work > 0, least / (work + none), 0.0).max(axis=1)
     rates = np.sort(np.repeat(ratio, counts[used]))[::-1][: setup.permit.max_stages]
     pace = float(least.sum() / rates.sum()) if rates.sum() > 0 else 0.0
-    least_fill = float((fill + none).min(axis=0).sum())
     m = family.num_microbatches
     share = 0.0
     if family.samples == family.last_samples:
         held = 1 if family.schedule == "gpipe" else min(m, setup.permit.max_stages)
         share = 1 - (held + 1) / (2 * m)
-    return max(least_fill + share * pace, pace), least_fill + (1 - 1 / m) * pace
+    return LayerFigures(fill=(fill + none).min(axis=0), pace=pace, share=share)

@@ -18,8 +18,8 @@ that it cuts begins. Then
 - memory: the stage fits if one that ends somewhere in the block and begins there would.
 
 Every plan has such an image with the same devices, no action or message of which takes longer, all-reduces of tied
-weights and updates left out. The timeline never falls when a duration grows, so that the image takes no longer, and what
-the search proves of all images holds of all plans. The first block is one layer: no image begins behind it with
+weights and updates left out. The timeline never falls when a duration grows, so that the image takes no longer, and
+what the search proves of all images holds of all plans. The first block is one layer: no image begins behind it with
 nothing in front.
 """
 

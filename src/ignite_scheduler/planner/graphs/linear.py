@@ -49,7 +49,7 @@ FAMILY_WORK = 100_000
 """Work of the search of one family over blocks at most."""
 
 REFINED = 0.03
-"""Families whose plan over blocks is within this share of the best are searched again with single layers at its cuts."""
+"""Families whose plan over blocks is that near the best are searched again with single layers at its cuts."""
 
 NEAR_BLOCKS = 40
 """Blocks elsewhere then."""
