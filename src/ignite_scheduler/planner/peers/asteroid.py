@@ -13,7 +13,7 @@ from ignite_scheduler.model import Device
 from ignite_scheduler.planner.kernel import Floats
 from ignite_scheduler.planner.peers.cutting import run_costs
 from ignite_scheduler.planner.peers.placing import chain
-from ignite_scheduler.planner.peers.view import View, Wire
+from ignite_scheduler.planner.peers.view import View
 
 MOST_STAGES: Final = 16
 """Stages of a plan at most."""
@@ -113,9 +113,7 @@ def _search(
 
 def _link(view: View, group: Group, behind: Device) -> Floats:
     """Seconds one way over each cut from the group to the device behind it in the line, over the slowest link."""
-    wires = [view.link(device, behind) for device in group.devices]
-    slowest = Wire(max(wire.latency for wire in wires), min(wire.bandwidth for wire in wires))
-    return slowest.seconds(view.cuts / len(wires))
+    return view.between(group.devices, (behind,)).seconds(view.cuts / len(group.devices))
 
 
 def _group(view: View, devices: tuple[Device, ...]) -> Group:

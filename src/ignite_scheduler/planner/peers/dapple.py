@@ -120,24 +120,24 @@ def _held(view: View, group: tuple[Device, ...], first: Ints, ends: Ints) -> Par
     return Part(
         seconds.forward[ends] - seconds.forward[first],
         seconds.backward[ends] - seconds.backward[first],
-        view.reduce(group)[first, ends],
+        view.ring(group).seconds(view.parameters[ends] - view.parameters[first]),
     )
 
 
 def _transfer(view: View, before: tuple[Device, ...], after: tuple[Device, ...], cut: Ints) -> Part:
-    wires = [view.link(a, b) for a in before for b in after]
     shares = min(len(before), len(after))  # so many links carry the tensor together
-    num_bytes = view.cuts[cut] / shares
-    seconds = np.max([wire.seconds(num_bytes) for wire in wires], axis=0)
+    seconds = view.between(before, after).seconds(view.cuts[cut] / shares)
     return Part(seconds, seconds, np.zeros(len(seconds)))
 
 
 def _latency(parts: Sequence[Part], num_microbatches: int) -> Floats:
     """Warm-up, steady and ending phase around the pivot: the stage or transfer with the least idle time."""
-    busy = np.array(np.broadcast_arrays(*(part.forward + part.backward for part in parts)))
-    forward = np.array(np.broadcast_arrays(*(part.forward for part in parts), busy[0])[:-1])
-    backward = np.array(np.broadcast_arrays(*(part.backward for part in parts), busy[0])[:-1])
-    reduce = np.array(np.broadcast_arrays(*(part.reduce for part in parts), busy[0])[:-1])
+    length = len(parts[-1].forward)
+    figures = np.empty((3, len(parts), length))
+    for s, part in enumerate(parts):
+        figures[0, s], figures[1, s], figures[2, s] = part
+    forward, backward, reduce = figures
+    busy = forward + backward
     steady = (num_microbatches - 1) * busy
     upto = np.cumsum(busy, axis=0)  # of parts up to and with s
     pivot = np.full(busy.shape[1], len(parts) - 1)
@@ -151,9 +151,7 @@ def _latency(parts: Sequence[Part], num_microbatches: int) -> Floats:
     before = back - backward  # of parts before s
     # after the pivot's last backward a part in front of it still has the backwards down to itself to do, a part behind
     # it is done earlier by those up to itself
-    ending = np.array(
-        [reduce[s] + np.where(s <= pivot, at - before[s], -(before[s] - at)) for s in range(len(parts))]
-    ).max(axis=0)
+    ending = (reduce + at - before).max(axis=0)
     found: Floats = warm + steady[pivot, every] + ending
     return found
 

@@ -59,7 +59,9 @@ class View:
     starts: Ints
     model: Model
     _seconds: dict[tuple[Device, int], Seconds] = field(default_factory=dict)
+    _means: dict[int, Seconds] = field(default_factory=dict)
     _wires: dict[tuple[Device, ...], Wire] = field(default_factory=dict)
+    _links: dict[tuple[Device, Device], Wire] = field(default_factory=dict)
 
     @property
     def num_blocks(self) -> int:
@@ -118,8 +120,10 @@ class View:
     def mean(self, replicas: int = 1) -> Seconds:
         """Seconds of the blocks on a device of mean speed that is one of so many replicas with equal shares."""
         share = -(-self.samples // replicas)
-        every = [self.seconds(device, share) for device in self.devices]
-        return Seconds(_mean([one.forward for one in every]), _mean([one.backward for one in every]))
+        if share not in self._means:
+            every = [self.seconds(device, share) for device in self.devices]
+            self._means[share] = Seconds(_mean([one.forward for one in every]), _mean([one.backward for one in every]))
+        return self._means[share]
 
     def _prefix(self, per_layer: Floats) -> Floats:
         found: Floats = np.concatenate(([0.0], np.cumsum(per_layer)))[self.starts]
@@ -148,8 +152,17 @@ class View:
 
     def link(self, source: Device, target: Device) -> Wire:
         """The link of two devices; hopelessly slow where there is none."""
-        found = self.request.problem.cluster.link(source, target)
-        return Wire(NO_LINK, math.inf) if found is None else Wire(found.latency, found.bandwidth)
+        if (source, target) not in self._links:
+            found = self.request.problem.cluster.link(source, target)
+            self._links[source, target] = (
+                Wire(NO_LINK, math.inf) if found is None else Wire(found.latency, found.bandwidth)
+            )
+        return self._links[source, target]
+
+    def between(self, senders: tuple[Device, ...], receivers: tuple[Device, ...]) -> Wire:
+        """The least bandwidth and the largest latency from any sender to any receiver."""
+        wires = [self.link(a, b) for a in senders for b in receivers]
+        return Wire(max(wire.latency for wire in wires), min(wire.bandwidth for wire in wires))
 
     def slowest(self, devices: tuple[Device, ...]) -> Wire:
         """The least bandwidth and the largest latency over all pairs that have a link; a free link if none has."""
@@ -163,12 +176,19 @@ class View:
             )
         return self._wires[devices]
 
+    def ring(self, devices: tuple[Device, ...]) -> Wire:
+        """A ring all-reduce over the devices as seconds of the bytes that it reduces; free for one device."""
+        wire, count = self.slowest(devices), len(devices)
+        if count == 1:
+            return Wire(0.0, math.inf)
+        start = ring_seconds(0.0, wire.bandwidth, wire.latency, count)
+        return Wire(
+            start, 1.0 / ring_seconds(1.0, wire.bandwidth, 0.0, count) if wire.bandwidth < math.inf else math.inf
+        )
+
     def reduce(self, devices: tuple[Device, ...]) -> Floats:
         """Seconds [i, j] of the ring all-reduce of the gradients of blocks i…j−1 over the devices; 0 for one device."""
-        wire, count = self.slowest(devices), len(devices)
-        held = np.maximum(self.parameters[None, :] - self.parameters[:, None], 0.0)
-        start = ring_seconds(0.0, wire.bandwidth, wire.latency, count)
-        return start + held * ring_seconds(1.0, wire.bandwidth, 0.0, count)
+        return self.ring(devices).seconds(np.maximum(self.parameters[None, :] - self.parameters[:, None], 0.0))
 
     @cached_property
     def slowest_wire(self) -> Wire:
