@@ -52,28 +52,28 @@ class Ground:
 
 def make_ground(numbers: Numbers, weights: Weights, family: Family) -> Ground:
     """The family made ready."""
-    m = numbers.num_microbatches
-    busy = (m - 1) * (numbers.forward[:, 0] + numbers.backward[:, 0]) + numbers.forward[:, 1] + numbers.backward[:, 1]
+    busy = busy_seconds(numbers)
     whole = np.maximum(busy[:, -1], 1e-300)
-    room = make_room(numbers.max_stages, m)
+    room = make_room(numbers.max_stages, numbers.num_microbatches)
     return Ground(family=family, numbers=numbers, weights=weights, busy=busy, reach=whole.max() / whole, room=room)
 
 
-def level(ground: Ground, classes: tuple[int, ...]) -> tuple[int, ...] | None:
+def level(numbers: Numbers, busy: Floats, classes: tuple[int, ...]) -> tuple[int, ...] | None:
     """First layers with which these stages are as level as memory lets them be; None where they cannot hold the model.
 
-    The least pace at which all layers are placed, by halving; every stage takes what it can within the pace.
+    The least pace at which all layers are placed, by halving; every stage takes what it can within the pace. ``busy``
+    [class, layer] are prefix sums of the seconds that layers take of a step.
     """
-    if len(classes) > min(int(ground.numbers.max_stages), ground.num_layers):
+    if len(classes) > min(int(numbers.max_stages), int(numbers.num_layers)):
         return None
-    high = float(ground.busy[:, -1].max()) * (1 + 1e-9)
-    best = _placed(ground, classes, high)
+    high = float(busy[:, -1].max()) * (1 + 1e-9)
+    best = _placed(numbers, busy, classes, high)
     if best is None:
         return None
     low = 0.0
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
-        found = _placed(ground, classes, middle)
+        found = _placed(numbers, busy, classes, middle)
         if found is None:
             low = middle
         else:
@@ -81,15 +81,14 @@ def level(ground: Ground, classes: tuple[int, ...]) -> tuple[int, ...] | None:
     return best
 
 
-def _placed(ground: Ground, classes: tuple[int, ...], pace: float) -> tuple[int, ...] | None:
-    numbers = ground.numbers
-    end, stages = ground.num_layers, len(classes)
+def _placed(numbers: Numbers, busy: Floats, classes: tuple[int, ...], pace: float) -> tuple[int, ...] | None:
+    end, stages = int(numbers.num_layers), len(classes)
     first = []
     for q, c in enumerate(classes):
-        row = ground.busy[c]
+        row = busy[c]
         begin = int(np.searchsorted(row, row[end] - pace * (1 + 1e-12), side="left"))
         begin = max(begin, int(numbers.first_fit[c, q + 1, end]), stages - 1 - q)
-        begin = permitted_cut(ground, begin)
+        begin = permitted_cut(numbers, begin)
         if begin >= end:
             return None
         first.append(begin)
@@ -97,10 +96,18 @@ def _placed(ground: Ground, classes: tuple[int, ...], pace: float) -> tuple[int,
     return tuple(first) if end == 0 else None
 
 
-def permitted_cut(ground: Ground, layer: int) -> int:
+def permitted_cut(numbers: Numbers, layer: int) -> int:
     """The next layer from this one on where a stage may begin; the end of the model where there is none."""
-    ahead = np.flatnonzero(ground.numbers.may_cut[layer : ground.num_layers])
-    return layer + int(ahead[0]) if len(ahead) else ground.num_layers
+    size = int(numbers.num_layers)
+    ahead = np.flatnonzero(numbers.may_cut[layer:size])
+    return layer + int(ahead[0]) if len(ahead) else size
+
+
+def busy_seconds(numbers: Numbers) -> Floats:
+    """[class, layer]: prefix sums of the seconds that layers take of a step."""
+    m = numbers.num_microbatches
+    found: Floats = (m - 1) * (numbers.forward[:, 0] + numbers.backward[:, 0])
+    return found + numbers.forward[:, 1] + numbers.backward[:, 1]
 
 
 def crossed(one: Genes, other: Genes, stages: int) -> Genes:
@@ -139,7 +146,7 @@ def changed(ground: Ground, genes: Genes, num_families: int, source: np.random.G
     elif kind == 5:
         family = int(source.integers(num_families))
     else:
-        found = level(ground, genes.classes)
+        found = level(ground.numbers, ground.busy, genes.classes)
         first = list(found or genes.first)
     return Genes(tuple(classes), tuple(first), family)
 
@@ -162,7 +169,7 @@ def repaired(ground: Ground, genes: Genes, unit: Floats) -> Genes | None:
     first[-1] = 0
     end = ground.num_layers
     for q, c in enumerate(classes):  # what a stage cannot hold goes to the stage in front of it
-        begin = permitted_cut(ground, max(first[q], int(numbers.first_fit[c, q + 1, end])))
+        begin = permitted_cut(numbers, max(first[q], int(numbers.first_fit[c, q + 1, end])))
         first[q] = min(begin, end - 1)
         if begin >= end:
             return None
@@ -210,7 +217,7 @@ def _with_more(
     while end > 0 and len(classes) < numbers.max_stages:
         free = [c for c in range(len(numbers.counts)) if classes.count(c) < numbers.counts[c]]
         n = len(classes) + 1
-        begins = {c: permitted_cut(ground, int(numbers.first_fit[c, n, end])) for c in free}
+        begins = {c: permitted_cut(numbers, int(numbers.first_fit[c, n, end])) for c in free}
         useful = [c for c in free if begins[c] < end]
         if not useful:
             return None

@@ -27,6 +27,7 @@ from ignite_scheduler.planner.pareto.descent import Scale, descend, scalar_of
 from ignite_scheduler.planner.pareto.exact import Chosen, Front
 from ignite_scheduler.planner.pareto.front import Archive, nondominated
 from ignite_scheduler.planner.pareto.genes import Genes, Ground, changed, crossed, level, make_ground, repaired
+from ignite_scheduler.planner.pareto.ladder import steps
 from ignite_scheduler.planner.pareto.multisets import restricted, used
 from ignite_scheduler.planner.pareto.objectives import CRITERIA, Criterion
 from ignite_scheduler.planner.pareto.weights import NUM_VALUES, TIME, weigh, weighed
@@ -199,25 +200,15 @@ def _settlers(sea: Sea, setup: Setup, budget: int) -> Iterator[Genes]:
     The orders are by speed, by what a device does for its price and for its power, by memory, and by node, each with
     the slowest or the fastest device at the end of the pipeline.
     """
-    for stages in _ladder(min(setup.permit.max_stages, int(setup.classes.counts.sum()))):
+    for stages in steps(min(setup.permit.max_stages, int(setup.classes.counts.sum()))):
         for place, ground in enumerate(sea.grounds):
             for sequence in _sequences(setup, ground, stages):
                 if sea.work >= budget:
                     return
-                first = level(ground, sequence)
+                first = level(ground.numbers, ground.busy, sequence)
                 sea.work += 1
                 if first is not None:
                     yield Genes(sequence, first, place)
-
-
-def _ladder(most: int) -> list[int]:
-    """1, 2, 3, 4, 6, 8, 12, … up to ``most``: two steps to each doubling."""
-    steps = {most}
-    size = 1
-    while size < most:
-        steps |= {size, min(most, size + size // 2)}
-        size *= 2
-    return sorted(steps)
 
 
 def _sequences(setup: Setup, ground: Ground, stages: int) -> list[tuple[int, ...]]:

@@ -1,0 +1,176 @@
+"""The best plan on exactly one multiset of devices: an answer that depends on the multiset and on nothing else."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from ignite_scheduler.cost import Assignment, microbatch_sizes, straight
+from ignite_scheduler.model import Profile
+from ignite_scheduler.planner.build import STRAIGHT
+from ignite_scheduler.planner.climb import climb
+from ignite_scheduler.planner.instance import Arrays
+from ignite_scheduler.planner.kernel import Numbers, make_room, value_of
+from ignite_scheduler.planner.pareto.genes import busy_seconds, level
+from ignite_scheduler.planner.pareto.multisets import Counts, restricted
+from ignite_scheduler.planner.problem import Family, Problem
+from ignite_scheduler.planner.setup import Setup, quick_figures
+from ignite_scheduler.planner.solve import NOTHING, Choice, first_plan, improve
+from ignite_scheduler.planner.tree import TIE
+
+SET_WORK: Final = 2_000
+"""Pipelines timed for each multiset and family."""
+
+FAMILIES: Final = 3
+"""Schedules and microbatch sizes that are tried on a multiset: those that look best on it."""
+
+SWEEP: Final = 6
+"""Caps from which first plans are made."""
+
+MOST_PARTS: Final = 2_000
+"""Parts of a multiset that tables are made over at most; above, lines of its devices are levelled and climbed from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """All of a problem that the best plan on given devices depends on."""
+
+    terms: tuple[Any, ...]
+    profile: Profile
+
+    @classmethod
+    def of(cls, problem: Problem) -> Asked:
+        """That of ``problem``."""
+        job = problem.job
+        terms = (job.batch, job.optimizer, job.precision, job.pipeline, problem.objective, problem.memory_margin)
+        return cls(terms=(*terms, tuple(sorted(problem.abilities))), profile=problem.profile)
+
+
+class Solved(NamedTuple):
+    """The best plan on a multiset that is below ``to_beat``, on its slots (:func:`.canonical.slots`); None = none is.
+
+    ``bound`` is what no plan on exactly these devices goes below.
+    """
+
+    to_beat: float
+    value: float
+    assignment: Assignment | None
+    bound: float
+    method: str
+
+
+class Solver:
+    """Solves multisets of one problem; ``work`` is in pipelines timed."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.work = 0
+        self._arrays: dict[Family, Arrays] = {family: setup.arrays(family) for family in setup.families}
+        self._numbers: dict[Family, Numbers] = {}
+
+    def solve(self, counts: Counts, order: tuple[int, ...], to_beat: float) -> Solved:
+        """The best plan on exactly these devices that is below ``to_beat``."""
+        ranked = self._ranked(counts)
+        best, family, least = NOTHING._replace(value=to_beat), None, math.inf
+        if to_beat == math.inf and not self._holds(counts, order):
+            return Solved(to_beat, math.inf, None, math.inf, STRAIGHT)
+        tried = 0
+        for _, bound, candidate in ranked:
+            if bound >= best.value - TIE:
+                least = min(least, bound)
+                continue
+            if tried >= FAMILIES and (family is not None or to_beat < math.inf):
+                least = min(least, bound)
+                continue
+            tried += 1
+            choice, proven = self._below(candidate, counts, order, best.value)
+            least = min(least, max(bound, choice.value) if proven else bound)
+            if choice.classes and choice.value < best.value - TIE:
+                best, family = choice, candidate
+        if family is None:
+            return Solved(to_beat, math.inf, None, least, STRAIGHT)
+        assignment = self._assignment(best, family)
+        return Solved(to_beat, best.value, assignment, min(least, best.value), STRAIGHT)
+
+    def _ranked(self, counts: Counts) -> list[tuple[float, float, Family]]:
+        """(guess, bound, family) on these devices, the best guess first."""
+        row = np.array(counts, dtype=np.int64)
+        own = replace(self.setup, permit=self.setup.permit._replace(max_stages=int(row.sum())))
+        found = []
+        for family, arrays in self._arrays.items():
+            bound, guess = quick_figures(own, arrays, family, row)
+            found.append((guess, self.setup.as_value(bound), family))
+        return sorted(found)
+
+    def _holds(self, counts: Counts, order: tuple[int, ...]) -> bool:
+        """Whether these devices hold the model and have links, as far as tables tell.
+
+        By the family that needs least memory in every place: the smallest microbatches under 1F1B, if it is permitted.
+        """
+        leanest = min(self._arrays, key=lambda family: (family.samples, family.schedule))
+        if _parts(counts, order) > MOST_PARTS:
+            return True
+        return first_plan(restricted(self._numbers_of(leanest), counts, order), sweep=1)[1] < math.inf
+
+    def _numbers_of(self, family: Family) -> Numbers:
+        if family not in self._numbers:
+            self._numbers[family] = self.setup.numbers(family, self._arrays[family])
+        return self._numbers[family]
+
+    def _below(self, family: Family, counts: Counts, order: tuple[int, ...], limit: float) -> tuple[Choice, bool]:
+        """The best plan of a family below the limit, and whether that is proven."""
+        whole = self._numbers_of(family)
+        if _parts(counts, order) > MOST_PARTS:
+            return self._levelled(restricted(whole, counts, order, listed=False), limit), False
+        own = restricted(whole, counts, order)
+        start = Choice(limit, (), ())
+        if limit == math.inf:
+            start, bound = first_plan(own, sweep=SWEEP)
+            if bound == math.inf:
+                return NOTHING, True
+        choice, spent, proven = improve(own, start, start.value, SET_WORK, remember=False)
+        self.work += spent
+        return choice, proven
+
+    def _levelled(self, own: Numbers, limit: float) -> Choice:
+        """A good plan of a large multiset: its devices by speed, ever slower or ever faster, levelled and improved."""
+        busy = busy_seconds(own)
+        every = [k for k, count in enumerate(own.counts) for _ in range(int(count))]
+        by_speed = sorted(every, key=lambda k: (float(busy[k, -1]), k))
+        room = make_room(own.max_stages, own.num_microbatches)
+        best = NOTHING._replace(value=limit)
+        for line in (by_speed, by_speed[::-1], every):
+            first = level(own, busy, tuple(line))
+            if first is None:
+                continue
+            classes, starts = np.zeros(len(line) + 2, dtype=np.int64), np.zeros(len(line) + 2, dtype=np.int64)
+            classes[: len(line)], starts[: len(line)] = line, first
+            value = value_of(own, room, len(line), classes, starts)
+            n, value, timed = climb(own, room, len(line), classes, starts, value, SET_WORK)
+            self.work += int(timed)
+            if value < best.value - TIE:
+                best = Choice(float(value), tuple(classes[:n].tolist()), tuple(starts[:n].tolist()))
+        return best
+
+    def _assignment(self, choice: Choice, family: Family) -> Assignment:
+        """The plan on the slots of its multiset, from the front."""
+        taken: dict[int, int] = {}
+        names = []
+        for k in reversed(choice.classes):
+            names.append(f"{k}/{taken.get(k, 0)}")
+            taken[k] = taken.get(k, 0) + 1
+        cuts = [*reversed(choice.first), self.setup.model.num_layers]
+        return straight(
+            split=tuple(b - a for a, b in pairwise(cuts)),
+            devices=tuple(names),
+            microbatches=microbatch_sizes(self.setup.problem.job.batch.total, family.samples),
+            schedule=family.schedule,
+        )
+
+
+def _parts(counts: Counts, order: tuple[int, ...]) -> int:
+    return math.prod(counts[c] + 1 for c in order)
