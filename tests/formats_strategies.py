@@ -400,7 +400,7 @@ def observations(draw: st.DrawFn) -> Observation:
         for wire, sent, planned, sample in (draw(message),)
     ]
     reduction = st.builds(
-        ReductionObservation, stages=st.lists(index, min_size=2, max_size=3).map(tuple), planned=not_negative
+        ReductionObservation, stages=st.lists(index, min_size=1, max_size=3).map(tuple), planned=not_negative
     )
     promised = st.builds(
         Promised,
@@ -418,6 +418,7 @@ def observations(draw: st.DrawFn) -> Observation:
         stages=tuple(stages),
         edges=tuple(edges),
         reductions=tuple(draw(st.lists(reduction, max_size=2))),
+        others=tuple(draw(st.lists(stage, max_size=2))),
         planned_step=draw(positive),
         step=draw(st.builds(Sample, median=positive, spread=not_negative, count=counts)),
         startup=draw(maybe(not_negative)),

@@ -62,7 +62,7 @@ class EdgeObservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReductionObservation:
-    """An all-reduce of tied weights between ``stages``, planned seconds."""
+    """An all-reduce between the replicas of one stage, or of tied weights between ``stages``; planned seconds."""
 
     stages: tuple[int, ...]
     planned: float

@@ -125,9 +125,9 @@ class EdgeObservationShape(Shape):
 
 
 class ReductionObservationShape(Shape):
-    """An all-reduce of tied weights."""
+    """An all-reduce of the gradients of replicas, of one stage, or of tied weights, of several."""
 
-    stages: Annotated[list[Count], Field(min_length=2)]
+    stages: Annotated[list[Count], Field(min_length=1)]
     planned_s: NotNegative
 
 
