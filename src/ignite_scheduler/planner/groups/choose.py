@@ -8,10 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ignite_scheduler.cost import Assignment, StageChoice, evaluate, microbatch_sizes
-from ignite_scheduler.planner.groups.costs import Groups
+from ignite_scheduler.planner.groups.costs import Costs, Groups, layer_order
 from ignite_scheduler.planner.groups.field import Made, in_flight
 from ignite_scheduler.planner.groups.layout import Layout
-from ignite_scheduler.planner.groups.stage import EACH, KEEP, OFFLOAD, SHARD, WHOLE, cheapest
+from ignite_scheduler.planner.groups.stage import EACH, KEEP, NO_FIT, OFFLOAD, SHARD, WHOLE, cheapest
+from ignite_scheduler.planner.kernel import Ints
 from ignite_scheduler.planner.problem import Problem
 
 
@@ -43,12 +44,25 @@ def assignment_of(layout: Layout, made: Made, choice: Choice, total: int) -> Ass
 
 def _stage(made: Made, g: int, i: int, j: int, held: int, devices: tuple[str, ...]) -> StageChoice:
     """One stage with so many microbatches in flight; 0: it fits without more ado."""
-    costs, groups = made.costs, made.groups
-    members, size, base = groups.members[g], int(groups.size[g]), groups.base[g]
-    chosen = np.zeros(costs.num_layers, dtype=np.bool_)
-    shares, code = base.copy(), 0
+    size = int(made.groups.size[g])
+    members, base = made.groups.members[g, :size], made.groups.base[g, :size]
     if held:
-        code = cheapest(costs, members, size, base, groups.order[g], i, j, held, chosen, shares, np.zeros(4))
+        acted = acted_stage(made.costs, members, base, i, j, held, devices)
+        assert acted is not None
+        return acted
+    return StageChoice(layers=tuple(range(i, j)), devices=devices, samples=tuple(base.tolist()))
+
+
+def acted_stage(
+    costs: Costs, members: Ints, base: Ints, i: int, j: int, held: int, devices: tuple[str, ...]
+) -> StageChoice | None:
+    """The layers i … j − 1 on a group with the cheapest actions that fit; None where none does."""
+    size = len(members)
+    chosen = np.zeros(costs.num_layers, dtype=np.bool_)
+    shares, order = base.copy(), layer_order(costs, members, base)
+    code = cheapest(costs, members, size, base, order, i, j, held, chosen, shares, np.zeros(4))
+    if code == NO_FIT:
+        return None
     again: tuple[tuple[int, int], ...] = ()
     if code & EACH == WHOLE:
         again = ((i, j),)
@@ -57,7 +71,7 @@ def _stage(made: Made, g: int, i: int, j: int, held: int, devices: tuple[str, ..
     return StageChoice(
         layers=tuple(range(i, j)),
         devices=devices,
-        samples=tuple(int(share) for share in shares[:size]),
+        samples=tuple(shares.tolist()),
         recompute=again,
         offload=bool(code & OFFLOAD),
         shard=bool(code & SHARD),

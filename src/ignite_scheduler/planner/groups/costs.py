@@ -19,6 +19,7 @@ from ignite_scheduler.cost import (
 )
 from ignite_scheduler.model import MODEL_INPUT, Device, Job, Layer, Profile
 from ignite_scheduler.planner.kernel import Floats, Ints
+from ignite_scheduler.planner.request import Request
 
 ALIKE: Final = 8
 """Layers are looked for among so many earlier unlike ones before they are timed anew."""
@@ -30,6 +31,11 @@ class Actions(NamedTuple):
     recompute: tuple[bool, bool] = (True, False)
     shard: tuple[bool, bool] = (True, False)
     offload: tuple[bool, bool] = (True, False)
+
+
+def permitted(request: Request) -> Actions:
+    """The actions of the request's stages."""
+    return Actions(*((False in v, True in v) for v in (request.recompute, request.shard, request.offload)))
 
 
 class Costs(NamedTuple):
@@ -285,3 +291,12 @@ def ring_figures(latency: Any, per_byte: Any, members: Sequence[int]) -> tuple[f
 def class_order(devices: Sequence[Device], costs: Costs) -> list[int]:
     """Classes in the order in which a group's replicas stand: by node, then speed, then id."""
     return sorted(range(len(devices)), key=lambda c: (devices[c].node, float(costs.whole[c, 1]), devices[c].id))
+
+
+def layer_order(costs: Costs, members: Ints, shares: Ints) -> Ints:
+    """Layers by forward seconds on the slowest replica for each byte that recomputing them saves, cheapest first."""
+    saved = np.diff(costs.activations) - costs.reads
+    rows = [np.diff(costs.forward[c, s]) for c, s in zip(members, shares, strict=True)]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(saved > 0, np.max(rows, axis=0) / saved, np.inf)
+    return np.argsort(ratio, kind="stable")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ignite_scheduler.cost import balanced_shares
 from ignite_scheduler.cost.replicas import last_shares
 from ignite_scheduler.planner.compiled import compiled
-from ignite_scheduler.planner.groups.costs import Costs, Groups, for_family
+from ignite_scheduler.planner.groups.costs import Costs, Groups, for_family, layer_order
 from ignite_scheduler.planner.groups.layout import Layout
 from ignite_scheduler.planner.groups.memory import held_matrix, status_of
 from ignite_scheduler.planner.instance import Model
@@ -200,12 +200,8 @@ def dealt(layout: Layout, costs: Costs) -> Groups:
             base[g, :size] = found
     order = np.zeros_like(groups.order)
     if costs.recompute[1]:
-        saved = np.diff(costs.activations) - costs.reads
         for g, size in enumerate(groups.size):
-            rows = [np.diff(costs.forward[groups.members[g, r], base[g, r]]) for r in range(size)]
-            with np.errstate(divide="ignore", invalid="ignore"):
-                ratio = np.where(saved > 0, np.max(rows, axis=0) / saved, np.inf)
-            order[g] = np.argsort(ratio, kind="stable")
+            order[g] = layer_order(costs, groups.members[g, :size], base[g, :size])
     return groups._replace(base=base, order=order)
 
 

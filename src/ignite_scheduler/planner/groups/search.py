@@ -31,7 +31,7 @@ import numpy as np
 from ignite_scheduler.cost import Assignment
 from ignite_scheduler.planner.found import Found
 from ignite_scheduler.planner.groups.choose import Choice, assignment_of, choice_of, value_of
-from ignite_scheduler.planner.groups.costs import Actions, Costs, make_costs
+from ignite_scheduler.planner.groups.costs import Costs, make_costs, permitted
 from ignite_scheduler.planner.groups.field import make_field
 from ignite_scheduler.planner.groups.layout import MOST_SETS, Layout, make_layout
 from ignite_scheduler.planner.groups.solve import (
@@ -144,8 +144,7 @@ def make_instance(problem: Problem, request: Request) -> Instance:
     """The request in arrays."""
     classes = group(problem.cluster, request.devices)
     most = max(family.samples for family in request.families)
-    actions = Actions(*(_permitted(values) for values in (request.recompute, request.shard, request.offload)))
-    costs = make_costs(problem.job, problem.profile, classes.devices, most, problem.memory_margin, actions)
+    costs = make_costs(problem.job, problem.profile, classes.devices, most, problem.memory_margin, permitted(request))
     return Instance(
         problem=problem,
         request=request,
@@ -154,10 +153,6 @@ def make_instance(problem: Problem, request: Request) -> Instance:
         costs=costs,
         goal=goal_of(problem, classes.devices),
     )
-
-
-def _permitted(values: tuple[bool, ...]) -> tuple[bool, bool]:
-    return False in values, True in values
 
 
 def quick_bound(instance: Instance, family: Family) -> float:
