@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from ignite_scheduler.planner.graphs.dag import Tensor
 
@@ -18,9 +19,14 @@ Atoms = tuple[tuple[int, ...], ...]
 """Layers of each atom, rising; atoms in a topological order."""
 
 
-def coarsened(work: Sequence[float], tensors: Sequence[Tensor], count: int) -> Atoms:
-    """At most ``count`` atoms for layers that take ``work`` seconds, in a topological order of their graph."""
-    graph = _Quotient(work, tensors)
+def coarsened(
+    work: Sequence[float], tensors: Sequence[Tensor], count: int, apart: Sequence[int] | None = None
+) -> Atoms:
+    """Some ``count`` atoms for layers that take ``work`` seconds, in a topological order of their graph.
+
+    Layers with different numbers in ``apart`` are never put together; then there may be more atoms.
+    """
+    graph = _Quotient(work, tensors, apart)
     heap = [(graph.cost(a, b), a, b) for a in graph.alive() for b in sorted(graph.following[a])]
     heapq.heapify(heap)
     while graph.size > count and heap:
@@ -31,15 +37,18 @@ def coarsened(work: Sequence[float], tensors: Sequence[Tensor], count: int) -> A
             heapq.heappush(heap, (graph.cost(source, target), source, target))
     while graph.size > count:
         order = graph.order()
-        light = min(range(len(order) - 1), key=lambda i: (graph.work[order[i]] + graph.work[order[i + 1]], i))
-        graph.merge(order[light], order[light + 1])
+        pairs = [(a, b) for a, b in pairwise(order) if graph.together(a, b)]
+        if not pairs:
+            break
+        graph.merge(*min(pairs, key=lambda pair: (graph.work[pair[0]] + graph.work[pair[1]], pair)))
     return tuple(tuple(sorted(graph.members[node])) for node in graph.order())
 
 
 class _Quotient:
     """The graph of atoms while they grow; an atom is named by one of its layers."""
 
-    def __init__(self, work: Sequence[float], tensors: Sequence[Tensor]) -> None:
+    def __init__(self, work: Sequence[float], tensors: Sequence[Tensor], apart: Sequence[int] | None) -> None:
+        self.apart = apart
         self.work = {node: float(seconds) for node, seconds in enumerate(work)}
         self.members = {node: [node] for node in self.work}
         self.following: dict[int, dict[int, float]] = {node: {} for node in self.work}
@@ -60,8 +69,12 @@ class _Quotient:
         """What stands against putting the two together: their work, less where much goes from one to the other."""
         return (self.work[a] + self.work[b]) / (self.mean_bytes + self.following[a][b])
 
+    def together(self, a: int, b: int) -> bool:
+        return self.apart is None or self.apart[a] == self.apart[b]
+
     def safe(self, a: int, b: int) -> bool:
-        return len(self.leading[b]) == 1 or len(self.following[a]) == 1
+        """Whether the two may become one: no other path leads from the first to the second."""
+        return self.together(a, b) and (len(self.leading[b]) == 1 or len(self.following[a]) == 1)
 
     def merge(self, a: int, b: int) -> list[tuple[int, int]]:
         """Put b into a; the edges whose cost or safety may be another now."""

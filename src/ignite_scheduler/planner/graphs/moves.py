@@ -48,8 +48,8 @@ def improved(
             now, now_n = found, new_n
             now_stage[:] = new_stage
             now_device[:] = new_device
-            if found < value - 1e-12:
-                value, n = found, new_n
+            if found < value - 1e-12 or (found < value + 1e-12 and new_n < n):
+                value, n = min(found, value), new_n
                 stage_of[:] = new_stage
                 device_of[:] = new_device
     return n, value

@@ -106,9 +106,9 @@ class _State:
 def search(problem: Problem, request: Request, incumbent: Assignment | None) -> Found:
     """The best graph of stages, one device a stage, for a branching model; nothing where the request wants a chain.
 
-    ``incumbent`` plays no part: what is found depends on the model and the cluster only.
+    ``incumbent``, a plan without replicas or memory actions, is one more start. Without it what is found does not
+    depend on the order in which the profile lists its layers.
     """
-    del incumbent
     free = request.straight and not request.split and problem.job.pipeline.stages == "auto"
     if not free or not branches(problem.profile):
         return Found(best=None)
@@ -118,7 +118,7 @@ def search(problem: Problem, request: Request, incumbent: Assignment | None) -> 
     state = _State(budget=max(1, problem.work // SHARE_OF_WORK))
     complete = _enumerated(world, state) if _tiny(world) else False
     if not complete:
-        _look(world, state)
+        _look(world, state, _of_incumbent(world, incumbent))
     return _settled(problem, world, state, complete)
 
 
@@ -152,7 +152,7 @@ def _tiny(world: _World) -> bool:
             return False
         last = rows[-1]
         rows.append([0, *((k * last[k] if k < len(last) else 0) + last[k - 1] for k in range(1, n + 1))])
-    graphs = sum(count * devices**stages for stages, count in enumerate(rows[-1]) if stages <= devices)
+    graphs: int = sum(count * devices**stages for stages, count in enumerate(rows[-1]) if stages <= devices)
     return graphs * len(world.setup.families) <= EVERY
 
 
@@ -175,7 +175,7 @@ def _enumerated(world: _World, state: _State) -> bool:
     return bool(plain and not profile.tied and not world.setup.classes.contended and state.shapes)
 
 
-def _look(world: _World, state: _State) -> None:
+def _look(world: _World, state: _State, known: _Shape | None) -> None:
     """First graphs and local search, family by family, then over finer atoms."""
     sketches = []
     for family in world.setup.families:
@@ -192,7 +192,26 @@ def _look(world: _World, state: _State) -> None:
     for climb in begun:
         if climb.first and climb.first[0].value <= HOPEFUL * state.value:
             _climb(world, state, climb, climb.first[:CLIMBED], state.budget // (3 * len(begun)))
-    _refine(world, state, {family: arrays for _, family, arrays in sketches})
+    best = sorted(set(state.shapes))[:REFINED] + ([] if known is None else [known])
+    for shape in best:
+        arrays = next(arrays for _, family, arrays in sketches if family == shape.family)
+        atoms = coarsened(_work(arrays), world.tensors, FINE, shape.stage_of)
+        finer = _Climb(shape.family, atoms, _field(world, shape.family, arrays, atoms), [shape])
+        _climb(world, state, finer, [shape], state.budget // (3 * len(best)))
+
+
+def _of_incumbent(world: _World, incumbent: Assignment | None) -> _Shape | None:
+    """A plan of another search as a shape; None where it has what this search does not, or other devices."""
+    if incumbent is None:
+        return None
+    stages, sizes = incumbent.stages, incumbent.microbatches
+    plain = all(len(s.devices) == 1 and not (s.recompute or s.offload or s.shard) for s in stages)
+    held = [stage.devices[0] for stage in stages]
+    family = Family(incumbent.schedule, sizes[0], len(sizes), sizes[-1])
+    if not plain or not set(held) <= set(world.device_ids) or family not in world.setup.families:
+        return None
+    stage_of = {layer: index for index, stage in enumerate(stages) for layer in stage.layers}
+    return _Shape(math.inf, family, tuple(stage_of[layer] for layer in world.order), tuple(held))
 
 
 class _Climb(NamedTuple):
@@ -231,21 +250,12 @@ def _climb(world: _World, state: _State, climb: _Climb, shapes: Sequence[_Shape]
         n = len(shape.devices)
         device_of[:n] = [world.device_ids.index(device) for device in shape.devices]
         value = graph_value(known, graph, n, stage_of, device_of)
-        if value == math.inf:  # atoms that the shape parts
+        if value == math.inf:  # the bytes here are those at most, and an incumbent may be at its limit
             continue
         seed = np.array([SEED + place], dtype=np.int64)
         n, value = improved(known, graph, n, stage_of, device_of, value, rounds, seed)
         state.work += rounds * _cost(known, n)
         state.shapes.append(_shape(world, climb.family, climb.atoms, value, n, stage_of, device_of))
-
-
-def _refine(world: _World, state: _State, arrays_of: dict[Family, Arrays]) -> None:
-    """Improve the best shapes over finer atoms."""
-    best = sorted(set(state.shapes))[:REFINED]
-    for shape in best:
-        atoms = coarsened(_work(arrays_of[shape.family]), world.tensors, FINE)
-        known = _field(world, shape.family, arrays_of[shape.family], atoms)
-        _climb(world, state, _Climb(shape.family, atoms, known, [shape]), [shape], state.budget // (3 * len(best)))
 
 
 def _work(arrays: Arrays) -> list[float]:
