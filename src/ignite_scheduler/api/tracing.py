@@ -43,7 +43,7 @@ class Traced:
         panels = []
         if self.planned is not None:
             panels.append(step_panel(f"{self.job}: planned", self.planned.steps[0], self.planned.row_names))
-        names = self.planned.row_names if self.planned is not None else self.measured.row_names
+        names = self.measured.row_names or (self.planned.row_names if self.planned is not None else ())
         panels.append(step_panel(f"{self.job}: measured, step {step.step_index}", step, names))
         return step_svg(panels)
 

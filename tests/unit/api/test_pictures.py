@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import pytest
 
@@ -54,6 +55,17 @@ def test_the_rows_of_groups_are_called_by_their_first_device() -> None:
     assert {"0  n/x-0 and 2 more", "1  n/y-0"} <= set(drawn)
     assert {"0: n/x-0 and 2 more", "1: n/y-0"} <= set(traced)
     assert record.devices[0] == "n/x-0, n/x-1, n/z-0"
+
+
+def test_each_device_of_a_measured_group_has_its_row() -> None:
+    planned = step()
+    doubled = [interval._replace(row=2 * interval.row + twin) for interval in planned.intervals for twin in (0, 1)]
+    measured = replace(planned, intervals=tuple(doubled), finishes=((3, 30.0, 31.0),))
+
+    labels = texts(step_svg([step_panel("a step", measured, ["a", "b", "c", "d"])]))
+
+    rows = [label for label in labels if label[:1] in "01" or label.startswith("link")]
+    assert [row for row in rows if "  " in row or "link" in row] == ["0  a", "0  b", "link 0 ⇄ 1", "1  c", "1  d"]
 
 
 def test_the_legend_names_only_what_is_there() -> None:
