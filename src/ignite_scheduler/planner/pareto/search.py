@@ -22,6 +22,7 @@ from ignite_scheduler.planner.build import assignment_of, built
 from ignite_scheduler.planner.pace import least_step
 from ignite_scheduler.planner.pareto.exact import Front, exact_front
 from ignite_scheduler.planner.pareto.front import nondominated
+from ignite_scheduler.planner.pareto.grouped import grouped
 from ignite_scheduler.planner.pareto.islands import islands_front
 from ignite_scheduler.planner.pareto.objectives import Criterion, Figures, checked, figures, losses
 from ignite_scheduler.planner.problem import Problem
@@ -29,6 +30,18 @@ from ignite_scheduler.planner.setup import Setup, prepare
 
 ISLANDS_WORK: Final = 300_000
 """Pipelines that the islands time at most."""
+
+
+class Met(NamedTuple):
+    """Assignments that were met, whether none better is missing, the work spent and how they were found."""
+
+    met: tuple[Assignment, ...]
+    complete: bool
+    work: int
+    method: str
+
+
+NOTHING: Final = Met((), False, 0, "")
 
 
 class Point(NamedTuple):
@@ -73,37 +86,49 @@ def pareto(problem: Problem, criteria: Sequence[str] | None = None, *, seed: int
     if isinstance(setup, Infeasible):
         return setup
     asked = checked(criteria, setup.request.devices)
-    front, method = _straight(setup, asked, seed)
-    met = [assignment_of(setup, *chosen) for chosen in front.chosen]
-    if not met and setup.classes.wide:
+    found = _straight(setup, asked, seed) if setup.request.straight else NOTHING
+    if not setup.request.only_straight:
+        found = _with_groups(setup, asked, found)
+    if not found.met and setup.classes.wide:
         return not_found(setup.classes)
-    if not met:
+    if not found.met:
         return no_plan(problem, setup.classes, setup.model, setup.permit, setup.families)
-    return _set(setup, asked, met, front, method)
+    return _set(setup, asked, found)
 
 
-def _straight(setup: Setup, criteria: tuple[Criterion, ...], seed: int) -> tuple[Front, str]:
-    """Straight pipelines, and how they were found."""
+def _straight(setup: Setup, criteria: tuple[Criterion, ...], seed: int) -> Met:
+    """Good straight pipelines."""
     budget = setup.problem.work
     exact = Front((), False, 0) if setup.classes.wide else exact_front(setup, criteria, budget)
     if exact.complete:
-        return exact, "every multiset of devices looked at, complete"
+        return _met(setup, exact, "every multiset of devices looked at, complete")
     source = np.random.default_rng(seed)
     found = islands_front(setup, criteria, min(budget, ISLANDS_WORK), source, exact.chosen)
-    return found._replace(work=found.work + exact.work), "islands of weighted objectives with a shared archive"
+    found = found._replace(work=found.work + exact.work)
+    return _met(setup, found, "islands of weighted objectives with a shared archive")
 
 
-def _set(
-    setup: Setup, criteria: tuple[Criterion, ...], met: Sequence[Assignment], front: Front, method: str
-) -> ParetoSet:
+def _met(setup: Setup, front: Front, method: str) -> Met:
+    return Met(tuple(assignment_of(setup, *chosen) for chosen in front.chosen), front.complete, front.work, method)
+
+
+def _with_groups(setup: Setup, criteria: tuple[Criterion, ...], straight: Met) -> Met:
+    """The same with chains of groups beside the straight pipelines."""
+    found = grouped(setup, criteria, straight.met, setup.problem.work)
+    method = "the best chain of groups on every multiset of devices looked at"
+    method += ", complete" if found.complete else ", stopped by its budget of work"
+    return Met((*straight.met, *found.met), found.complete, straight.work + found.work, method)
+
+
+def _set(setup: Setup, criteria: tuple[Criterion, ...], found: Met) -> ParetoSet:
     """What none covers of the assignments that were met, as plans."""
     problem, contended = setup.problem, setup.classes.contended
-    every = [figures(problem, assignment) for assignment in met]
+    every = [figures(problem, assignment) for assignment in found.met]
     values = [losses(one, criteria) for one in every]
     kept = nondominated(values)
-    complete = front.complete and not contended and not setup.narrowed
+    complete = found.complete and not contended and not setup.narrowed
     low = min(every[place].time for place in kept) if complete and "time" in criteria else least_step(setup.request)
-    method = f"Pareto set over {', '.join(criteria)}: {method}"
+    method = f"Pareto set over {', '.join(criteria)}: {found.method}"
     if contended:
         method = f"{method}; transfers that wait for a shared wire are in the step, not in the bound"
     points = []
@@ -111,5 +136,5 @@ def _set(
         step = every[place].time
         least = min(low, step)
         bound = Bound(step=least, gap=step / least - 1 if least > 0 else math.inf, method=method, optimal=complete)
-        points.append(Point(built(problem, met[place], bound), every[place]))
-    return ParetoSet(criteria=criteria, points=tuple(points), complete=complete, work=front.work)
+        points.append(Point(built(problem, found.met[place], bound), every[place]))
+    return ParetoSet(criteria=criteria, points=tuple(points), complete=complete, work=found.work)
