@@ -42,6 +42,7 @@ from ignite_scheduler.planner.groups.solve import (
     first_choices,
     make_task,
     proven,
+    shaken,
 )
 from ignite_scheduler.planner.instance import Model, group, model_arrays
 from ignite_scheduler.planner.problem import Family, Problem
@@ -56,7 +57,7 @@ NUM_OTHERS: Final = 6
 MOST_ENTRIES: Final = 6_000_000
 """Groups times layers squared that the arrays of a family may hold."""
 
-STARTS: Final = 8
+STARTS: Final = 4
 """The best of the first chains that local search starts from."""
 
 SEED: Final = 12345
@@ -74,6 +75,14 @@ class Best:
     assignment: Assignment | None = None
     others: list[tuple[float, Assignment]] = field(default_factory=list)
     work: int = 0
+
+
+class Opened(NamedTuple):
+    """A family that may hold a better chain: a bound on its value, and a good chain in it."""
+
+    bound: float
+    task: Task
+    choice: Choice
 
 
 class Instance(NamedTuple):
@@ -111,7 +120,7 @@ def search(problem: Problem, request: Request, incumbent: Assignment | None = No
     best = Best()
     if incumbent is not None:
         best.value = value_of(problem, incumbent)
-    opened: list[tuple[float, Task]] = []
+    opened: list[Opened] = []
     bound = math.inf
     for quick, family in sorted((quick_bound(instance, family), family) for family in request.families):
         if quick >= best.value - TIE:
@@ -122,13 +131,14 @@ def search(problem: Problem, request: Request, incumbent: Assignment | None = No
             continue
         made = make_field(request, instance.layout, instance.model, instance.costs, family, instance.goal)
         task = make_task(made, instance.layout)
-        left = _open(instance, task, incumbent, best)
+        left, choice = _open(instance, task, incumbent, best)
         if left < math.inf:
-            opened.append((max(quick, left), task))
-    for share in (FIRST_PROOF, problem.work):
-        opened = _prove(instance, opened, best, share)
+            opened.append(Opened(max(quick, left), task, choice))
+    opened = _prove(instance, opened, best, FIRST_PROOF)
+    _shake(instance, opened, best)
+    opened = _prove(instance, opened, best, problem.work)
     complete = not opened and bound >= best.value - TIE
-    bound = min([bound, best.value, *(low for low, _ in opened)])
+    bound = min([bound, best.value, *(entry.bound for entry in opened)])
     return Found(
         best=best.assignment,
         value=best.value,
@@ -181,8 +191,8 @@ def quick_bound(instance: Instance, family: Family) -> float:
     return goal.base_rate * step + by_rate * work
 
 
-def _open(instance: Instance, task: Task, incumbent: Assignment | None, best: Best) -> float:
-    """First chains of a family; a bound on its value, infinite where nothing is permitted."""
+def _open(instance: Instance, task: Task, incumbent: Assignment | None, best: Best) -> tuple[float, Choice]:
+    """A bound on the family's value, infinite where nothing is permitted, and a first chain."""
     starts = first_choices(task)[:STARTS]
     if incumbent is not None:
         known = choice_of(instance.layout, task.made.groups, incumbent)
@@ -190,13 +200,19 @@ def _open(instance: Instance, task: Task, incumbent: Assignment | None, best: Be
     bound = 0.0
     if not starts:
         starts, bound = filled(task)
-        if bound == math.inf:
-            _count(task, best)
-            return math.inf
-    source = np.random.Generator(np.random.PCG64(SEED))
-    _accept(instance, task, climbed(task, starts, source, instance.problem.work - best.work), best)
+    choice = climbed(task, starts, instance.problem.work - best.work)
+    _accept(instance, task, choice, best)
     _count(task, best)
-    return bound
+    return bound, choice
+
+
+def _shake(instance: Instance, opened: list[Opened], best: Best) -> None:
+    """Better chains in the families that a first proof has left open, best families first."""
+    source = np.random.Generator(np.random.PCG64(SEED))
+    for _, task, choice in sorted(opened, key=lambda entry: entry.choice):
+        found = shaken(task, choice, source, max(0, instance.problem.work - best.work) // 2)
+        _accept(instance, task, found, best)
+        _count(task, best)
 
 
 def _count(task: Task, best: Best) -> None:
@@ -220,18 +236,19 @@ def _fewer(one: Assignment, other: Assignment | None) -> bool:
     return other is not None and len(one.devices) < len(other.devices)
 
 
-def _prove(instance: Instance, opened: list[tuple[float, Task]], best: Best, share: int) -> list[tuple[float, Task]]:
+def _prove(instance: Instance, opened: list[Opened], best: Best, share: int) -> list[Opened]:
     """Search each family for better chains with that much work at most; those still open, and their bounds."""
     still = []
-    for position, (bound, task) in enumerate(sorted(opened, key=lambda entry: (entry[0], entry[1].made.family))):
-        if bound >= best.value - TIE:
+    for position, entry in enumerate(sorted(opened, key=lambda entry: (entry.bound, entry.task.made.family))):
+        if entry.bound >= best.value - TIE:
             continue
         left = min(share, max(0, instance.problem.work - best.work) // (len(opened) - position))
-        choice, complete = proven(task, best.value, left)
-        _accept(instance, task, choice, best)
+        choice, complete = proven(entry.task, best.value, left)
+        _accept(instance, entry.task, choice, best)
         if not complete:
-            still.append((_raised(instance, task, bound, best, left), task))
-        _count(task, best)
+            bound = _raised(instance, entry.task, entry.bound, best, left)
+            still.append(Opened(bound, entry.task, choice if choice.groups else entry.choice))
+        _count(entry.task, best)
     return still
 
 

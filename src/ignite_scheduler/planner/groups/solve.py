@@ -77,16 +77,19 @@ def make_task(made: Made, layout: Layout) -> Task:
     return Task(made=made, ground=Ground(field, trial, strides), strides=strides, counts=counts)
 
 
-def climbed(task: Task, starts: Iterable[Choice], source: np.random.Generator, budget: int) -> Choice:
-    """The best chain that local search reaches from the starts and from disturbed copies of it."""
+def climbed(task: Task, starts: Iterable[Choice], budget: int) -> Choice:
+    """The best chain that local search reaches from the starts."""
     best, until = NOTHING, task.ground.spent + budget
     for start in starts:
         if task.ground.spent >= until:
             break
         best = min(best, climb(task.ground, start, min(CLIMB_WORK, until - task.ground.spent)))
-    if best.groups:
-        best = shake(task.ground, best, source, SHAKES, min(SHAKE_WORK, max(0, until - task.ground.spent)))
     return best
+
+
+def shaken(task: Task, choice: Choice, source: np.random.Generator, budget: int) -> Choice:
+    """The best chain that local search reaches from disturbed copies of a good one."""
+    return shake(task.ground, choice, source, SHAKES, min(SHAKE_WORK, budget)) if choice.groups else choice
 
 
 def first_choices(task: Task) -> list[Choice]:
