@@ -11,7 +11,7 @@ from ignite_scheduler.cost import Assignment
 from ignite_scheduler.model import Device
 from ignite_scheduler.planner.kernel import Floats
 from ignite_scheduler.planner.peers.cutting import run_costs
-from ignite_scheduler.planner.peers.placing import chain, permuted
+from ignite_scheduler.planner.peers.placing import relaid
 from ignite_scheduler.planner.peers.view import View
 
 MOST_STAGES: Final = 16
@@ -42,16 +42,13 @@ def alpa(view: View) -> tuple[Assignment, ...]:
     devices of mean speed and of the least memory, links the slowest; a mesh node is as many devices as divide all
     nodes; the largest stage time is tried at :data:`MOST_PACES` values instead of all; where nothing fits the memory,
     the plan without that limit is handed on. Submeshes are laid onto nodes from the largest to the smallest, as the
-    paper does; with one device a stage, also in the best order of all.
+    paper does, then with other orders of the devices in their places.
     """
     found = _search(view, min(device.memory for device in view.devices)) or _search(view, math.inf)
     if found is None:
         return ()
     bounds = [stage[0] for stage in found.stages] + [view.num_blocks]
-    planned = chain(view, bounds, _laid(view, [stage[2] for stage in found.stages]))
-    if all(stage[2] == 1 for stage in found.stages):
-        return (planned, *permuted(view, bounds))
-    return (planned,)
+    return relaid(view, bounds, _laid(view, [stage[2] for stage in found.stages]))
 
 
 def _shapes(view: View) -> tuple[int, ...]:

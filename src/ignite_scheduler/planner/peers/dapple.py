@@ -10,7 +10,7 @@ import numpy as np
 from ignite_scheduler.cost import Assignment
 from ignite_scheduler.model import Device
 from ignite_scheduler.planner.kernel import Floats, Ints
-from ignite_scheduler.planner.peers.placing import chain, permuted
+from ignite_scheduler.planner.peers.placing import relaid
 from ignite_scheduler.planner.peers.view import View
 
 MOST_STAGES: Final = 16
@@ -45,8 +45,8 @@ def dapple(view: View) -> tuple[Assignment, ...]:
     ----------
     S. Fan et al., "DAPPLE: A Pipelined Data Parallel Approach for Training Large Models", PPoPP 2021, section 4.
     Deviations: one best prefix for each (j, m) instead of one for each occupation of the nodes; devices of mean speed,
-    replicas with equal shares; transfers over the slowest link between the two groups; placed as planned, and, where
-    all stages have one device, also in the best order of all.
+    replicas with equal shares; transfers over the slowest link between the two groups; placed as planned, then with
+    other orders of the devices in their places.
     """
     best: dict[tuple[int, int], Prefix] = {(0, 0): Prefix(np.inf, (0,), (), ())}
     found: list[Prefix] = []
@@ -64,10 +64,7 @@ def dapple(view: View) -> tuple[Assignment, ...]:
     if not found:
         return ()
     plan = min(found, key=lambda prefix: prefix.value)
-    planned = chain(view, plan.bounds, plan.groups)
-    if all(len(group) == 1 for group in plan.groups):
-        return (planned, *permuted(view, plan.bounds))
-    return (planned,)
+    return relaid(view, plan.bounds, plan.groups)
 
 
 def _whole(view: View, start: Prefix) -> Prefix | None:

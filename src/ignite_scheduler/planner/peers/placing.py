@@ -134,3 +134,16 @@ def filled(view: View, bounds: Sequence[int], sizes: Sequence[int]) -> tuple[Ass
         return permuted(view, bounds)
     ends = np.concatenate(([0], np.cumsum(sizes)))
     return tuple(chain(view, bounds, [line[a:b] for a, b in pairwise(ends)]) for line in lines(view))
+
+
+def relaid(view: View, bounds: Sequence[int], groups: Sequence[Sequence[Device]]) -> tuple[Assignment, ...]:
+    """A chain as its paper lays it on the devices by node and id, then with the other :func:`lines` in their places.
+
+    With one device a stage also the best of all orders.
+    """
+    every = lines(view)
+    places = {device.id: place for place, device in enumerate(every[0])}
+    found = [chain(view, bounds, [[line[places[device.id]] for device in group] for group in groups]) for line in every]
+    if all(len(group) == 1 for group in groups):
+        found += permuted(view, bounds)
+    return tuple(found)
