@@ -12,6 +12,9 @@ Multisets are visited by their number of devices; where there are too many, thos
 below what its parts already reach (:mod:`ignite_scheduler.planner.pareto.offers`). Both the number of multisets and the
 work on each are bounded, by counts and never by seconds.
 
+Where the request permits stages of several devices or memory actions, the best chain of groups on each multiset that is
+offered so far, and on a ladder up to all devices, joins them.
+
 *What was solved is kept.* The answer for a multiset depends on the job's figures, on the figures and links of its
 devices and on what its parts reach, and on nothing else: not on their ids, nor on what else the cluster holds. So a
 catalogue that is handed back in is reused entry by entry when devices come or go, and the new one is the same as if it
@@ -22,15 +25,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ignite_scheduler.model import Infeasible, Plan
 from ignite_scheduler.planner.answers import no_plan, not_found
-from ignite_scheduler.planner.build import STRAIGHT, bound_of, built
+from ignite_scheduler.planner.build import bound_of, built
 from ignite_scheduler.planner.found import Found
 from ignite_scheduler.planner.pareto.canonical import Key, keyed, looks_of, renamed, slots
+from ignite_scheduler.planner.pareto.grouped import allowed_groups
 from ignite_scheduler.planner.pareto.ladder import multisets
 from ignite_scheduler.planner.pareto.multisets import Counts
 from ignite_scheduler.planner.pareto.offers import Asked, Solved, Solver
@@ -57,8 +61,8 @@ class Catalogue:
     ----------
     asked
         What the solved multisets are answers to.
-    solved
-        Multiset → its answer, to be reused by :func:`catalogued`.
+    solved, grouped
+        Multiset → its answer among straight pipelines and among chains of groups, to be reused by :func:`catalogued`.
     work
         Pipelines timed for this one, what was reused not counted.
     """
@@ -66,6 +70,7 @@ class Catalogue:
     plans: tuple[Plan, ...]
     asked: Asked
     solved: Mapping[Key, Solved] = field(repr=False)
+    grouped: Mapping[Key, Solved] = field(repr=False)
     work: int
 
 
@@ -107,34 +112,75 @@ def catalogued(problem: Problem, known: Catalogue | None = None) -> Catalogue | 
     if isinstance(setup, Infeasible):
         return setup
     asked = Asked.of(problem)
-    earlier = known.solved if known is not None and known.asked == asked else {}
-    offers, solved, work = _offers(setup, earlier)
+    same = known is not None and known.asked == asked
+    book = _Book(setup, known.solved if same and known else {}, known.grouped if same and known else {})
+    offers = _straight(book) if setup.request.straight else []
+    if not setup.request.only_straight:
+        offers = _grouped(book, offers)
     if not offers and setup.classes.wide:
         return not_found(setup.classes)
     if not offers:
         return no_plan(problem, setup.classes, setup.model, setup.permit, setup.families)
     plans = [_plan(setup, offer) for offer in _kept(offers)]
     plans.sort(key=lambda made: (made.predicted.step, len(made.device_ids), made.device_ids))
-    return Catalogue(plans=tuple(plans), asked=asked, solved=MappingProxyType({**earlier, **solved}), work=work)
+    return Catalogue(
+        plans=tuple(plans),
+        asked=asked,
+        solved=MappingProxyType(book.solved),
+        grouped=MappingProxyType(book.grouped),
+        work=book.solver.work,
+    )
 
 
-def _offers(setup: Setup, earlier: Mapping[Key, Solved]) -> tuple[list[Offer], dict[Key, Solved], int]:
-    """What is worth offering of every multiset that is visited, all answers by key, and the work spent."""
-    solver = Solver(setup)
-    looks = looks_of(setup.classes)
-    offers: list[Offer] = []
-    solved: dict[Key, Solved] = {}
-    for counts in multisets(setup, looks, MAX_SETS):
-        parts = [offer.solved.value for offer in offers if _within(offer.counts, counts)]
-        to_beat = min(parts, default=math.inf)
-        key, order = keyed(setup.classes, looks, counts)
-        answer = solved.get(key) or earlier.get(key)
+class _Book:
+    """Answers by multiset, those of an earlier catalogue first."""
+
+    def __init__(self, setup: Setup, solved: Mapping[Key, Solved], grouped: Mapping[Key, Solved]) -> None:
+        self.setup, self.solver = setup, Solver(setup)
+        self.looks = looks_of(setup.classes)
+        self.solved, self.grouped = dict(solved), dict(grouped)
+
+    def straight(self, counts: Counts, to_beat: float) -> Offer:
+        """The best straight pipeline on these devices below ``to_beat``."""
+        key, order = keyed(self.setup.classes, self.looks, counts)
+        answer = self.solved.get(key)
         if answer is None or answer.to_beat != to_beat:
-            answer = solver.solve(counts, order, to_beat)
-        solved[key] = answer
-        if answer.assignment is not None:
-            offers.append(Offer(counts, order, answer))
-    return offers, solved, solver.work
+            answer = self.solved[key] = self.solver.solve(counts, order, to_beat)
+        return Offer(counts, order, answer)
+
+    def groups(self, counts: Counts) -> Offer:
+        """The best chain of groups on these devices."""
+        key, order = keyed(self.setup.classes, self.looks, counts)
+        if key not in self.grouped:
+            self.grouped[key] = self.solver.solve_groups(counts, order)
+        return Offer(counts, order, self.grouped[key])
+
+
+def _straight(book: _Book) -> list[Offer]:
+    """The best straight pipeline of every multiset that is faster than those of all its parts."""
+    offers: list[Offer] = []
+    for counts in multisets(book.setup, book.looks, MAX_SETS):
+        parts = [offer.solved.value for offer in offers if _within(offer.counts, counts)]
+        offer = book.straight(counts, min(parts, default=math.inf))
+        if offer.solved.assignment is not None:
+            offers.append(offer)
+    return offers
+
+
+def _grouped(book: _Book, straight: list[Offer]) -> list[Offer]:
+    """The best chains of groups on the multisets that are offered, and on those of a ladder up to all devices."""
+    whole = replace(book.setup, permit=book.setup.permit._replace(allowed=allowed_groups(book.setup)))
+    wanted = {offer.counts for offer in _kept(straight)} | set(multisets(whole, book.looks, MAX_PLANS))
+    known = {offer.counts: offer for offer in straight}
+    found = []
+    for counts in sorted(wanted, key=lambda counts: (sum(counts), counts)):
+        offer = book.groups(counts)
+        plain = known.get(counts)
+        if plain is not None and plain.solved.value < offer.solved.value - TIE:  # its bound is of straight plans only
+            offer = plain._replace(solved=plain.solved._replace(bound=offer.solved.bound))
+        if offer.solved.assignment is not None:
+            found.append(offer)
+    return found
 
 
 def _within(part: Counts, whole: Counts) -> bool:
@@ -143,16 +189,11 @@ def _within(part: Counts, whole: Counts) -> bool:
 
 def _kept(offers: list[Offer]) -> list[Offer]:
     """The fastest and then the smallest of the offers that none of their parts reaches."""
-    best = [
-        offer
-        for offer in offers
-        if not any(
-            other is not offer
-            and _within(other.counts, offer.counts)
-            and other.solved.value <= offer.solved.value + TIE
-            for other in offers
-        )
-    ]
+    best: list[Offer] = []
+    for offer in sorted(offers, key=lambda offer: (sum(offer.counts), offer.counts)):  # parts come before the whole
+        reach = [other.solved.value for other in best if _within(other.counts, offer.counts)]
+        if offer.solved.value < min(reach, default=math.inf) - TIE:
+            best.append(offer)
     best.sort(key=lambda offer: (offer.solved.value, sum(offer.counts), offer.counts))
     return best[:1] + sorted(best[1:], key=lambda offer: sum(offer.counts))[: MAX_PLANS - 1]
 
@@ -162,5 +203,5 @@ def _plan(setup: Setup, offer: Offer) -> Plan:
     assert solved.assignment is not None
     assignment = renamed(solved.assignment, slots(setup.classes, offer.order, offer.counts))
     bound = 0.0 if setup.narrowed else solved.bound
-    found = Found(best=assignment, value=solved.value, bound=bound, method=solved.method or STRAIGHT)
+    found = Found(best=assignment, value=solved.value, bound=bound, method=solved.method)
     return built(setup.problem, assignment, bound_of(setup.request, found))

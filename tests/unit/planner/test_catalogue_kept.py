@@ -104,3 +104,22 @@ def test_a_node_more_in_a_wide_cluster_is_mostly_known() -> None:
     fresh = made(wide(9))
     assert after.plans == fresh.plans
     assert after.work < fresh.work / 2
+
+
+def test_stages_of_several_devices_are_offered_where_whoever_runs_the_plan_is_able_to() -> None:
+    problem = Problem(
+        job=job(total=12, micro=4), profile=chain([1.0, 5.0], parameters=[1.0, 1.0]), cluster=lab(1, (1.0,), each=4)
+    )
+    straight = made(problem)
+    found = made(replace(problem, abilities=frozenset({"replicas"})))
+
+    assert max(len(stage.devices) for plan in straight.plans for stage in plan.stages) == 1
+    assert {len(plan.device_ids) for plan in found.plans} == {1, 2, 3, 4}
+    assert found.plans[0].predicted.step < straight.plans[0].predicted.step
+    again = made(replace(problem, abilities=frozenset({"replicas"}), devices=problem_ids(problem)[:3]), found)
+    assert again.work == 0
+    assert {len(plan.device_ids) for plan in again.plans} == {1, 2, 3}
+
+
+def problem_ids(problem: Problem) -> tuple[str, ...]:
+    return tuple(sorted(device.id for device in problem.cluster.devices))

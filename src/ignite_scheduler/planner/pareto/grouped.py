@@ -77,7 +77,7 @@ def grouped(setup: Setup, criteria: Sequence[Criterion], straight: Sequence[Assi
     held: dict[Counts, list[Assignment]] = {}
     for assignment in straight:
         held.setdefault(counts_of(setup, assignment), []).append(assignment)
-    wider = replace(setup, permit=setup.permit._replace(allowed=_allowed(setup)))
+    wider = replace(setup, permit=setup.permit._replace(allowed=allowed_groups(setup)))
     visited = multisets(wider, looks_of(setup.classes), MOST_SETS)
     every = not setup.classes.wide and len(visited) == int(wider.permit.allowed.sum())
     visited = sorted({*visited, *held}, key=lambda counts: (sum(counts), counts))
@@ -105,7 +105,7 @@ def grouped(setup: Setup, criteria: Sequence[Criterion], straight: Sequence[Assi
     return Grouped(tuple(met), complete, work)
 
 
-def _allowed(setup: Setup) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+def allowed_groups(setup: Setup) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     """Multisets of as many devices as the request lets a chain of groups hold, more than it has layers included."""
     counts, request = setup.classes.counts, setup.request
     totals = np.arange(int(counts.sum()) + 1) if setup.classes.wide else setup.classes.counts_of().sum(axis=1)

@@ -41,7 +41,8 @@ def multisets(setup: Setup, looks: Sequence[Look], most: int) -> list[Counts]:
             return every
     kinds = _kinds(classes, looks)
     found = {counts for counts in _ladder(classes, kinds) if _permitted(setup, counts)}
-    picked = sorted(found, key=lambda counts: (sum(counts), counts))[:most]
+    picked = sorted(found, key=lambda counts: (sum(counts), counts))
+    picked = picked[: most - 1] + picked[max(0, most - 1) :][-1:]  # the largest is among them
     if not classes.wide:
         known = set(picked)
         picked += [counts for counts in every if counts not in known][: most - len(picked)]

@@ -15,7 +15,9 @@ from ignite_scheduler.planner.build import STRAIGHT
 from ignite_scheduler.planner.climb import climb
 from ignite_scheduler.planner.instance import Arrays
 from ignite_scheduler.planner.kernel import Numbers, make_room, value_of
+from ignite_scheduler.planner.pareto.canonical import renamed, slots
 from ignite_scheduler.planner.pareto.genes import busy_seconds, level
+from ignite_scheduler.planner.pareto.grouped import on_exactly
 from ignite_scheduler.planner.pareto.multisets import Counts, restricted
 from ignite_scheduler.planner.problem import Family, Problem
 from ignite_scheduler.planner.setup import Setup, quick_figures
@@ -24,6 +26,9 @@ from ignite_scheduler.planner.tree import TIE
 
 SET_WORK: Final = 2_000
 """Pipelines timed for each multiset and family."""
+
+GROUP_WORK: Final = 5_000
+"""Pipelines timed for the proof over chains of groups on each multiset."""
 
 FAMILIES: Final = 3
 """Schedules and microbatch sizes that are tried on a multiset: those that look best on it."""
@@ -95,6 +100,16 @@ class Solver:
             return Solved(to_beat, math.inf, None, least, STRAIGHT)
         assignment = self._assignment(best, family)
         return Solved(to_beat, best.value, assignment, min(least, best.value), STRAIGHT)
+
+    def solve_groups(self, counts: Counts, order: tuple[int, ...]) -> Solved:
+        """The best chain of groups on exactly these devices."""
+        names = slots(self.setup.classes, order, counts)
+        found = on_exactly(self.setup.problem, sorted(names.values()), None, GROUP_WORK)
+        if found is None or found.best is None:
+            return Solved(math.inf, math.inf, None, 0.0, "")
+        self.work += found.work
+        back = {name: slot for slot, name in names.items()}
+        return Solved(math.inf, found.value, renamed(found.best, back), found.bound, found.method)
 
     def _ranked(self, counts: Counts) -> list[tuple[float, float, Family]]:
         """(guess, bound, family) on these devices, the best guess first."""
