@@ -247,3 +247,15 @@ def test_a_scenario_without_a_plan_is_a_row_and_the_command_is_done(bench: Bench
     assert [plan["differences"][scenario]["feasible"] for scenario in scenarios] == [False, False, True]
     assert plan["what_if"]["memory:gpu=500MB"]["reason"]["code"] == "memory"
     assert plan["differences"][scenarios[2]]["step_ratio"] == pytest.approx(1.0)
+
+
+@pytest.mark.slow
+def test_ten_thousand_layers_are_answered(bench: Bench) -> None:
+    bench.profile([1.0] * 10_000, boundaries=[1000.0] * 9_999)
+    bench.cluster(node("n", own("gpu", count=2), own("old", count=2, speed=0.5)))
+    bench.job(microbatches=8)
+
+    plan = bench.plan().plan
+
+    assert sum(len(stage["layers"]) for stage in plan["stages"]) == 10_000
+    assert plan["bound"]["step_s"] <= plan["predicted"]["step_s"] <= 1.05 * 10_000 * 11 / 3

@@ -7,6 +7,7 @@ import numpy as np
 from ignite_scheduler.cost import Assignment
 from ignite_scheduler.model import Infeasible, Plan, Unused
 from ignite_scheduler.planner.build import assignment_of, evaluated
+from ignite_scheduler.planner.coarse import MOST_LAYERS
 from ignite_scheduler.planner.joining import MAX_CLASSES, NOT_FASTER, joined, seconds
 from ignite_scheduler.planner.problem import Family
 from ignite_scheduler.planner.request import Request
@@ -23,10 +24,11 @@ REASON_SWEEP = 6
 def unused_reasons(request: Request, assignment: Assignment, plan: Plan) -> tuple[Unused, ...]:
     """A reason for every device of the cluster that was considered or barred and is not in the plan.
 
-    Where straight chains are all that is permitted, the best of them with the device is searched for; elsewhere the
-    device is put into the plan (:mod:`.joining`).
+    Where straight chains are all that is permitted, the best of them with the device is searched for; elsewhere, and
+    in models of very many layers, the device is put into the plan (:mod:`.joining`).
     """
-    setup = prepare(request.problem) if request.only_straight else None
+    small = len(request.problem.profile.layers) <= MOST_LAYERS
+    setup = prepare(request.problem) if request.only_straight and small else None
     if setup is None or isinstance(setup, Infeasible):
         return joined(request, assignment, plan).reasons
     held = set(plan.device_ids)
