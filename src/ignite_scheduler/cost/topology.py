@@ -194,7 +194,7 @@ def _check_workers(profile: Profile, workers: Sequence[Worker], full: int) -> No
                 raise InputError(f"expected layer {name!r} on one of stages {worker.stages}; found it on two of them")
         for layer in worker.layers:
             owner = owners.setdefault(layer, worker)
-            if owner.layers != worker.layers:
+            if owner is not worker and owner.layers != worker.layers:
                 raise InputError(
                     f"virtual workers hold the same layers each: stages {owner.stages} have {len(owner.layers)}, "
                     f"stages {worker.stages} share some of them but have {len(worker.layers)}"
