@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +51,7 @@ def by_branch(profile: Profile) -> tuple[int, ...]:
     Next comes, of the layers whose inputs are all there, the one that reads what was made last; of equals the first by
     name. So the order depends on the graph and on names, not on the order of the listing. O(edges · log layers).
     """
-    return _ordered(profile, lambda index, sources, placed, live: (-max(sources, default=-1), live))
+    return _ordered(profile, lambda sources, live: (-max(sources, default=-1), live))
 
 
 def by_live_bytes(profile: Profile) -> tuple[int, ...]:
@@ -60,14 +60,14 @@ def by_live_bytes(profile: Profile) -> tuple[int, ...]:
     Greedy: next comes the layer after which the fewest bytes are live, of equals the one that reads what was made last,
     then the first by name.
     """
-    return _ordered(profile, lambda index, sources, placed, live: (live, -max(sources, default=-1)))
+    return _ordered(profile, lambda sources, live: (live, -max(sources, default=-1)))
 
 
-_Key = Callable[[int, Sequence[int], int, float], tuple[float, float]]
+_Key = Callable[[Sequence[int], float], tuple[float, float]]
 
 
 def _ordered(profile: Profile, key: _Key) -> tuple[int, ...]:
-    """A topological order by least key of (layer, places of what it reads, layers placed, change of live bytes)."""
+    """A topological order by least key of (places of what a layer reads, change of live bytes), then by name."""
     tensors = tensors_of(profile)
     size = len(profile.layers)
     sources: list[list[int]] = [[] for _ in range(size)]
@@ -82,13 +82,11 @@ def _ordered(profile: Profile, key: _Key) -> tuple[int, ...]:
     place: dict[int, int] = {}
 
     def rank(index: int) -> tuple[float, float, str, int]:
-        freed = sum(num_bytes[source] for source in sources[index] if unread[source] == 1)
+        # fsum: the order in which they are listed must not show
+        freed = math.fsum(num_bytes[source] for source in sources[index] if unread[source] == 1)
         live = num_bytes.get(index, 0.0) - freed
-        return (
-            *key(index, [place[source] for source in sources[index]], len(place), live),
-            profile.layers[index].name,
-            index,
-        )
+        places = [place[source] for source in sources[index]]
+        return *key(places, live), profile.layers[index].name, index
 
     heap = [rank(index) for index in range(size) if not waiting[index]]
     heapq.heapify(heap)
@@ -127,11 +125,3 @@ def reach_of(size: int, edges: Sequence[tuple[int, int]]) -> npt.NDArray[np.bool
         reach[source, target] = True
         reach[source] |= reach[target]
     return reach
-
-
-def cut_points(profile: Profile) -> tuple[int, ...]:
-    """Positions between layers over which exactly one tensor goes: any order of the layers passes there."""
-    crossing: Any = np.zeros(len(profile.layers) + 1, dtype=np.int64)
-    for tensor in tensors_of(profile):
-        crossing[tensor.producer + 1 : tensor.readers[-1][0] + 1] += 1
-    return tuple(int(j) for j in np.flatnonzero(crossing == 1) if 0 < j < len(profile.layers))

@@ -32,6 +32,7 @@ from ignite_scheduler.planner.request import Request
 from ignite_scheduler.planner.setup import Setup, prepare, quick_bound
 from ignite_scheduler.planner.solve import CLIMB_WORK, NOTHING, Choice, first_plan, improve, shaken
 from ignite_scheduler.planner.tree import TIE
+from ignite_scheduler.planner.weighed import value_of_choice
 
 BLOCKS = 80
 """Blocks of layers between which plans are searched."""
@@ -70,6 +71,10 @@ BETTER_ORDER = 0.95
 """An order other than the profile's is searched too where its cuts carry less than this share."""
 
 
+JUDGED = 6
+"""Chains that the full timeline decides."""
+
+
 @dataclass(slots=True)
 class _Opened:
     """A family in one order of the layers: its bound so far and the record that it comes from."""
@@ -88,7 +93,6 @@ class _State:
     budget: int
     work: int = 0
     value: float = math.inf
-    best: Assignment | None = None
     met: list[tuple[float, Assignment]] = field(default_factory=list)
     opened: list[_Opened] = field(default_factory=list)
     closed: float = math.inf
@@ -114,18 +118,31 @@ def search(problem: Problem, request: Request, incumbent: Assignment | None) -> 
         if isinstance(setup, Infeasible) or setup.classes.wide or (setup.goal.extra < 0).any():
             return Found(best=None)
         _look_for_plans(state, order, setup)
-    if state.best is None:
+    if not state.met:
         return Found(best=None, work=state.work)
     _prove(state)
-    bound = min([state.closed, state.value, *(entry.bound for entry in state.opened)])
-    others = sorted(state.met, key=lambda entry: (entry[0], entry[1].devices, entry[1].split))
+    return _settled(problem, state)
+
+
+def _settled(problem: Problem, state: _State) -> Found:
+    """The best of the chains met by the full timeline and exact memory, which another order of layers may change."""
+    judged = []
+    for _, assignment in sorted(state.met, key=lambda entry: (entry[0], entry[1].devices, entry[1].split))[:JUDGED]:
+        value = value_of_choice(problem, assignment)
+        if value < math.inf:
+            judged.append((value, assignment))
+    if not judged:
+        return Found(best=None, work=state.work)
+    judged.sort(key=lambda entry: (entry[0], len(entry[1].devices), entry[1].devices))
+    value, best = judged[0]
+    bound = min([state.closed, value, *(entry.bound for entry in state.opened)])
     return Found(
-        best=state.best,
-        value=state.value,
+        best=best,
+        value=value,
         bound=bound,
-        method="branch and bound over blocks of layers for plans, over loosened blocks for the bound on all cuts",
-        complete=bound >= state.value - TIE * max(1.0, state.value),
-        others=tuple(assignment for _, assignment in others if assignment != state.best),
+        method="branch and bound over blocks of layers, loosened for the bound on cuts at any layer",
+        complete=bound >= value - TIE * max(1.0, value),
+        others=tuple(assignment for _, assignment in judged[1:]),
         work=state.work,
     )
 
@@ -176,7 +193,7 @@ def _look_for_plans(state: _State, order: tuple[int, ...], setup: Setup) -> None
         sketches.append((setup.as_value(quick_bound(setup, arrays, family)), family, arrays))
     sketches.sort(key=lambda sketch: sketch[0])
     for bound, family, arrays in sketches:
-        if bound > state.value + TIE or (state.work >= state.budget and state.best is not None):
+        if bound > state.value + TIE or (state.work >= state.budget and state.met):
             state.closed = min(state.closed, bound)
             continue
         numbers = setup.numbers(family, arrays)
@@ -238,8 +255,7 @@ def _meet(state: _State, order: Sequence[int], setup: Setup, family: Family, cho
         schedule=family.schedule,
     )
     state.met.append((choice.value, assignment))
-    if choice.value < state.value - TIE:
-        state.value, state.best = choice.value, assignment
+    state.value = min(state.value, choice.value)
 
 
 def _prove(state: _State) -> None:

@@ -116,7 +116,7 @@ def starts(field: Field, line: Line) -> Iterator[tuple[Ints, Ints, int]]:
     """First graphs of stages: stage of each atom, device of each stage, number of stages."""
     work = field.forward[:, 0] + field.backward[:, 0]
     for devices in device_orders(field, work):
-        total = float(work.min(axis=0).sum())
+        total = float(work.min(axis=0).sum()) or 1.0  # where no layer takes any time
         for cap in np.geomspace(total / len(devices) / 2, total * 1.01, CAPS):
             for large in (np.inf, *LARGE):
                 found = _Packing(field, work, devices, float(cap), large).packed(line)
