@@ -8,7 +8,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-_BUNDLE_BYTES: Final = 1 << 22
+_BUNDLE_BYTES: Final = 1 << 20
 """Tensors are copied into messages of so many bytes; larger ones go by themselves, without a copy."""
 
 

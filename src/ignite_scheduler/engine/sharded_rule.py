@@ -5,7 +5,8 @@ Theory of operation
 All elements of the stage's weights, one after the other, are cut into r runs as equal as can be; replica i keeps the
 optimizer's state (and the master copy of 16-bit weights) of run i. The rules that there are treat each element by
 itself, so a run is updated as if the whole were. Each replica moves its run by the summed gradients and then passes
-its new weights on to the others: together with the sum of the gradients that is what a ring all-reduce moves.
+its new weights on to the others. A ring all-reduce is a reduce-scatter, here of gradients, and an all-gather, here of
+weights: on links that are played each of the two takes half of its time.
 
 A checkpoint holds whole tensors: the first replica gathers them, and each takes its run of what it loads.
 
@@ -18,6 +19,7 @@ Deviation: gradients are added up whole on every replica, since the norm and a c
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -52,6 +54,8 @@ class ShardedRule:
         Their process group.
     rank
         This one.
+    seconds
+        What passing on the weights takes at least, from when the last replica is there: emulated links.
     wire
         Where messages lie while they travel.
 
@@ -69,9 +73,10 @@ class ShardedRule:
         ranks: tuple[int, ...],
         group: Any,
         rank: int,
+        seconds: float,
         wire: torch.device,
     ) -> None:
-        self._layers, self._rule, self._wire = layers, rule, wire
+        self._layers, self._rule, self._seconds, self._wire = layers, rule, seconds, wire
         self._ranks, self._group, self._place = ranks, group, ranks.index(rank)
         self._parameters = [p for p in layers.parameters() if p.requires_grad]
         for parameter in self._parameters:
@@ -92,7 +97,7 @@ class ShardedRule:
         self.gradients.collect()
 
     def apply(self, rate: float) -> None:
-        """Take one step at this learning rate and set the gradients back to zero."""
+        """Take one step with this replica's run, and set the gradients back to zero; :meth:`share` must follow."""
         own = self._parts[self._place]
         for part in own:
             gradient = self._parameters[part.number].grad
@@ -105,18 +110,20 @@ class ShardedRule:
                 self._optimizer.step()
         for part in own:
             part.weight.grad = None
-        self._share()
         self.clear()
 
     @torch.no_grad()
-    def _share(self) -> None:
+    def share(self) -> None:
         """Let all replicas have all runs."""
+        start = torch.tensor(time.monotonic(), dtype=torch.float64, device=self._wire)
+        dist.all_reduce(start, dist.ReduceOp.MAX, self._group)
         for rank, parts in zip(self._ranks, self._parts, strict=True):
             pass_on(
                 [part.weight for part in parts],
                 lambda flat, rank=rank: dist.broadcast(flat, rank, self._group),  # type: ignore[misc]
                 self._wire,
             )
+        time.sleep(max(0.0, start.item() + self._seconds - time.monotonic()))
 
     # -- checkpoints ----------------------------------------------------------------------------------------------
 

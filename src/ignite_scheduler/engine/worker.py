@@ -112,22 +112,37 @@ class Worker:
         self.memory = MemoryMeter(self._place)  # what is here by now is what an idle rank holds
         module, tied = _build(job, plan.stages, own, self._dtype, self._place)
         self.layers = module.layers
+        self.parameters = list(self.layers.parameters())
+        seconds = exchange_seconds(sum(p.nbytes for p in self.parameters), ranks, spec.links)
+        self._sum: ReplicaSum | None = None
+        self.rule: Rule | ShardedRule
+        if self.stage.optimizer_shards > 1:
+            self.rule = ShardedRule(
+                self.layers,
+                job.optimizer,
+                ranks=ranks,
+                group=groups[ranks],
+                rank=rank,
+                seconds=seconds / 2,
+                wire=self._wire,
+            )
+            seconds /= 2
+        else:
+            self.rule = Rule(self.layers, job.optimizer)
         if len(ranks) > 1:
             _check_replicable(module)
-        self.parameters = list(self.layers.parameters())
-        self._sum: ReplicaSum | None = None
-        if len(ranks) > 1:
-            seconds = exchange_seconds(sum(p.nbytes for p in self.parameters), ranks, spec.links)
             self._sum = ReplicaSum(groups[ranks], seconds=seconds, wire=self._wire)
         names = [stage.layers for stage in plan.stages]
         self._tied = TiedWeights(tied, names, self.crew, self.layers, rank, spec.links, self._wire)
-        self.rule: Rule | ShardedRule = (
-            ShardedRule(self.layers, job.optimizer, ranks=ranks, group=groups[ranks], rank=rank, wire=self._wire)
-            if self.stage.optimizer_shards > 1
-            else Rule(self.layers, job.optimizer)
-        )
+        self.executor, self.transport = self._open(spec, store, scope, module)
+        self._readings: tuple[Reading, ...] = ()
+        self._reduced = 0.0
+
+    def _open(self, spec: GangSpec, store: Any, scope: str, module: StageModule) -> tuple[Executor, Transport]:
+        """What executes the actions of the stage, and what carries its messages."""
+        own, rank = self.stage.index, self.rank
         held = in_flight(self.schedule)[own]
-        self.transport = Transport(
+        transport = Transport(
             rank=rank,
             store=store,
             wires=open_wires(rank, spec.links, spec.directory / WIRES),
@@ -139,22 +154,21 @@ class Worker:
             in_flight=held,
         )
         host = HostMemory(self.layers, self.device, spec.devices[rank].host_bandwidth)
-        self.executor = Executor(
+        executor = Executor(
             schedule=self.schedule,
             row=self.schedule.row_of(own),
             rank=rank,
             stages={own: module},
-            transport=self.transport,
-            dealing=Dealing(self.crew, rank, self.transport),
+            transport=transport,
+            dealing=Dealing(self.crew, rank, transport),
             device=self.device,
-            loss=zoo.loss(job.loss),
-            seed=job.seed,
+            loss=zoo.loss(self.job.loss),
+            seed=self.job.seed,
             memory=MemoryWatch(spec.devices[rank], self.memory),
             host={own: host} if self.stage.offload and held > NOT_OFFLOADED else {},
             spare=self._read_ahead,
         )
-        self._readings: tuple[Reading, ...] = ()
-        self._reduced = 0.0
+        return executor, transport
 
     def accumulate(self, step: int) -> float:
         """Run the actions of one step: parameters' ``grad`` hold the gradient of the batch's mean loss.
@@ -192,6 +206,8 @@ class Worker:
             if limit is not None and norm is not None:
                 clip(self.parameters, norm, limit)
             self.rule.apply(learning_rate(self.job.lr_schedule, self.job.optimizer.lr, step, self.total))
+        if isinstance(self.rule, ShardedRule):
+            self.rule.share()
 
     def evaluate(self) -> float:
         """Mean loss over all held-out samples, in batches like those of training."""
