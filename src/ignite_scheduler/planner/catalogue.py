@@ -29,7 +29,10 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from ignite_scheduler.model import Infeasible, Plan
+from ignite_scheduler.cost import Assignment
+from ignite_scheduler.cost.calibration import Calibration
+from ignite_scheduler.cost.iteration import UNBOUNDED
+from ignite_scheduler.model import Infeasible, Job, Plan
 from ignite_scheduler.planner.answers import no_plan, not_found
 from ignite_scheduler.planner.build import bound_of, built
 from ignite_scheduler.planner.found import Found
@@ -59,25 +62,41 @@ class Catalogue:
 
     Parameters
     ----------
+    job, calibration
+        What the plans were made for.
     asked
         What the solved multisets are answers to.
     solved, grouped
         Multiset → its answer among straight pipelines and among chains of groups, to be reused by :func:`catalogued`.
+    made
+        The plans by multiset and choice, to be taken over by :func:`catalogued` for the same job.
     work
         Pipelines timed for this one, what was reused not counted.
     """
 
     plans: tuple[Plan, ...]
+    job: Job
+    calibration: Calibration | None
     asked: Asked
     solved: Mapping[Key, Solved] = field(repr=False)
     grouped: Mapping[Key, Solved] = field(repr=False)
+    made: Mapping[Choice, Plan] = field(repr=False)
     work: int
+
+
+class Choice(NamedTuple):
+    """A choice on devices: the figures and links of its multiset, the assignment, and what is proven of it."""
+
+    key: Key
+    assignment: Assignment
+    bound: float
 
 
 class Offer(NamedTuple):
     """A multiset, its classes in the order of its key, and its answer."""
 
     counts: Counts
+    key: Key
     order: tuple[int, ...]
     solved: Solved
 
@@ -112,8 +131,8 @@ def catalogued(problem: Problem, known: Catalogue | None = None) -> Catalogue | 
     if isinstance(setup, Infeasible):
         return setup
     asked = Asked.of(problem)
-    same = known is not None and known.asked == asked
-    book = _Book(setup, known.solved if same and known else {}, known.grouped if same and known else {})
+    earlier = known if known is not None and known.asked == asked else None
+    book = _Book(setup, earlier.solved if earlier else {}, earlier.grouped if earlier else {})
     offers = _straight(book) if setup.request.straight else []
     if not setup.request.only_straight:
         offers = _grouped(book, offers)
@@ -121,13 +140,16 @@ def catalogued(problem: Problem, known: Catalogue | None = None) -> Catalogue | 
         return not_found(setup.classes)
     if not offers:
         return no_plan(problem, setup.classes, setup.model, setup.permit, setup.families)
-    plans = [_plan(setup, offer) for offer in _kept(offers)]
-    plans.sort(key=lambda made: (made.predicted.step, len(made.device_ids), made.device_ids))
+    made = _plans(setup, _kept(offers), earlier.made if earlier and _may_take_over(setup, earlier) else {})
+    order = sorted(made.values(), key=lambda plan: (plan.predicted.step, len(plan.device_ids), plan.device_ids))
     return Catalogue(
-        plans=tuple(plans),
+        plans=tuple(order),
+        job=problem.job,
+        calibration=problem.calibration,
         asked=asked,
         solved=MappingProxyType(book.solved),
         grouped=MappingProxyType(book.grouped),
+        made=MappingProxyType(made),
         work=book.solver.work,
     )
 
@@ -146,14 +168,14 @@ class _Book:
         answer = self.solved.get(key)
         if answer is None or answer.to_beat != to_beat:
             answer = self.solved[key] = self.solver.solve(counts, order, to_beat)
-        return Offer(counts, order, answer)
+        return Offer(counts, key, order, answer)
 
     def groups(self, counts: Counts) -> Offer:
         """The best chain of groups on these devices."""
         key, order = keyed(self.setup.classes, self.looks, counts)
         if key not in self.grouped:
             self.grouped[key] = self.solver.solve_groups(counts, order)
-        return Offer(counts, order, self.grouped[key])
+        return Offer(counts, key, order, self.grouped[key])
 
 
 def _straight(book: _Book) -> list[Offer]:
@@ -198,10 +220,25 @@ def _kept(offers: list[Offer]) -> list[Offer]:
     return best[:1] + sorted(best[1:], key=lambda offer: sum(offer.counts))[: MAX_PLANS - 1]
 
 
-def _plan(setup: Setup, offer: Offer) -> Plan:
-    solved = offer.solved
-    assert solved.assignment is not None
-    assignment = renamed(solved.assignment, slots(setup.classes, offer.order, offer.counts))
-    bound = 0.0 if setup.narrowed else solved.bound
-    found = Found(best=assignment, value=solved.value, bound=bound, method=solved.method)
-    return built(setup.problem, assignment, bound_of(setup.request, found))
+def _may_take_over(setup: Setup, known: Catalogue) -> bool:
+    """Whether plans of the earlier catalogue are what would be made again: nothing outside their devices is in them."""
+    problem = setup.problem
+    same = (problem.job, problem.calibration) == (known.job, known.calibration)
+    return same and problem.objective == "time" and not setup.classes.contended
+
+
+def _plans(setup: Setup, offers: list[Offer], earlier: Mapping[Choice, Plan]) -> dict[Choice, Plan]:
+    """The plans of the offers, those that were made earlier as they are."""
+    made = {}
+    for offer in offers:
+        solved = offer.solved
+        assert solved.assignment is not None
+        assignment = renamed(solved.assignment, slots(setup.classes, offer.order, offer.counts))
+        choice = Choice(offer.key, assignment, 0.0 if setup.narrowed else solved.bound)
+        if choice in earlier:
+            made[choice] = earlier[choice]
+            continue
+        bare = built(setup.problem, assignment, UNBOUNDED)
+        found = Found(best=assignment, value=solved.value, bound=choice.bound, method=solved.method)
+        made[choice] = replace(bare, bound=bound_of(setup.request, found, bare.predicted.step))
+    return made

@@ -31,15 +31,15 @@ def multisets(setup: Setup, looks: Sequence[Look], most: int) -> list[Counts]:
     """At most ``most`` permitted multisets, fewest devices first.
 
     All of them where they can be listed and are few enough. Else those of a geometric ladder: one kind of devices, two
-    kinds with as many or twice as many of one as of the other, and all kinds in equal shares of what there is; each
-    taken from as few nodes as possible. The rest, up to ``most``, are the smallest ones.
+    kinds with as many or twice as many of one as of the other, and the fastest two, three, … kinds in equal shares of
+    what there is; each taken from as few nodes as possible. The rest, up to ``most``, are the smallest ones.
     """
     classes = setup.classes
     if not classes.wide:
         every = by_size(classes.counts_of(), setup.permit.allowed)
         if len(every) <= most:
             return every
-    kinds = _kinds(classes, looks)
+    kinds = _kinds(setup, looks)
     found = {counts for counts in _ladder(classes, kinds) if _permitted(setup, counts)}
     picked = sorted(found, key=lambda counts: (sum(counts), counts))
     picked = picked[: most - 1] + picked[max(0, most - 1) :][-1:]  # the largest is among them
@@ -49,14 +49,20 @@ def multisets(setup: Setup, looks: Sequence[Look], most: int) -> list[Counts]:
     return sorted(picked, key=lambda counts: (sum(counts), counts))
 
 
-def _kinds(classes: Classes, looks: Sequence[Look]) -> list[list[int]]:
-    """Classes that differ by their links only, those with most devices first: usually the nodes that hold a kind."""
+def _kinds(setup: Setup, looks: Sequence[Look]) -> list[list[int]]:
+    """Classes that differ by their links only, those with most devices first: usually the nodes that hold a kind.
+
+    The fastest kind comes first.
+    """
+    classes = setup.classes
+    arrays = setup.arrays(setup.families[0])
+    seconds = arrays.forward[:, 0, -1] + arrays.backward[:, 0, -1]
     groups: dict[Look, list[int]] = {}
     for c, look in enumerate(looks):
         groups.setdefault(look, []).append(c)
     return [
         sorted(group, key=lambda c: (-int(classes.counts[c]), classes.devices[c].node, c))
-        for _, group in sorted(groups.items(), key=lambda entry: entry[0])
+        for _, group in sorted(groups.items(), key=lambda entry: (float(seconds[entry[1][0]]), entry[0]))
     ]
 
 
@@ -72,13 +78,13 @@ def _ladder(classes: Classes, kinds: Sequence[Sequence[int]]) -> Iterator[Counts
             for a, b in ((count, count), (2 * count, count), (count, 2 * count)):
                 if a <= totals[one] and b <= totals[other]:
                     yield _taken(classes, size, [(kinds[one], a), (kinds[other], b)])
-    parts = max(totals)
-    for share in steps(parts):
-        yield _taken(
-            classes,
-            size,
-            [(kind, -(-total * share // parts)) for kind, total in zip(kinds, totals, strict=True)],
-        )
+    for fastest in range(3, len(kinds) + 1):
+        parts = max(totals[:fastest])
+        for share in steps(parts):
+            taken = [(kind, -(-total * share // parts)) for kind, total in zip(kinds, totals, strict=True)]
+            yield _taken(classes, size, taken[:fastest])
+    for one, other in combinations(range(len(kinds)), 2):
+        yield _taken(classes, size, [(kinds[one], totals[one]), (kinds[other], totals[other])])
 
 
 def _taken(classes: Classes, size: int, wanted: Sequence[tuple[Sequence[int], int]]) -> Counts:

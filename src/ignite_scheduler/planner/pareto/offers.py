@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, permutations
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from ignite_scheduler.model import Profile
 from ignite_scheduler.planner.build import STRAIGHT
 from ignite_scheduler.planner.climb import climb
 from ignite_scheduler.planner.instance import Arrays
-from ignite_scheduler.planner.kernel import Numbers, make_room, value_of
+from ignite_scheduler.planner.kernel import Floats, Numbers, make_room, value_of
 from ignite_scheduler.planner.pareto.canonical import renamed, slots
 from ignite_scheduler.planner.pareto.genes import busy_seconds, level
 from ignite_scheduler.planner.pareto.grouped import on_exactly
@@ -22,7 +22,7 @@ from ignite_scheduler.planner.pareto.multisets import Counts, restricted
 from ignite_scheduler.planner.problem import Family, Problem
 from ignite_scheduler.planner.setup import Setup, quick_figures
 from ignite_scheduler.planner.solve import NOTHING, Choice, first_plan, improve
-from ignite_scheduler.planner.tree import TIE
+from ignite_scheduler.planner.tree import TIE, WORK_ACTIONS
 
 SET_WORK: Final = 2_000
 """Pipelines timed for each multiset and family."""
@@ -35,6 +35,12 @@ FAMILIES: Final = 3
 
 SWEEP: Final = 6
 """Caps from which first plans are made."""
+
+LINE_WORK: Final = 12_000
+"""Work on the best line of a large multiset."""
+
+MOST_ORDERED: Final = 4
+"""Classes of which every order is tried."""
 
 MOST_PARTS: Final = 2_000
 """Parts of a multiset that tables are made over at most; above, lines of its devices are levelled and climbed from."""
@@ -152,24 +158,42 @@ class Solver:
         return choice, proven
 
     def _levelled(self, own: Numbers, limit: float) -> Choice:
-        """A good plan of a large multiset: its devices by speed, ever slower or ever faster, levelled and improved."""
+        """A good plan of a large multiset: lines of its devices are levelled, and the best of them improved."""
         busy = busy_seconds(own)
-        every = [k for k, count in enumerate(own.counts) for _ in range(int(count))]
-        by_speed = sorted(every, key=lambda k: (float(busy[k, -1]), k))
         room = make_room(own.max_stages, own.num_microbatches)
-        best = NOTHING._replace(value=limit)
-        for line in (by_speed, by_speed[::-1], every):
-            first = level(own, busy, tuple(line))
+        best, n = NOTHING, 0
+        for line in self._lines(own, busy):
+            first = level(own, busy, line)
             if first is None:
                 continue
-            classes, starts = np.zeros(len(line) + 2, dtype=np.int64), np.zeros(len(line) + 2, dtype=np.int64)
-            classes[: len(line)], starts[: len(line)] = line, first
-            value = value_of(own, room, len(line), classes, starts)
-            n, value, timed = climb(own, room, len(line), classes, starts, value, SET_WORK)
-            self.work += int(timed)
-            if value < best.value - TIE:
-                best = Choice(float(value), tuple(classes[:n].tolist()), tuple(starts[:n].tolist()))
-        return best
+            n = len(line)
+            self.work += _cost(own, n)
+            value = value_of(own, room, n, np.array(line, dtype=np.int64), np.array(first, dtype=np.int64))
+            if value < best.value:
+                best = Choice(float(value), line, first)
+        if not best.classes:
+            return NOTHING._replace(value=limit)
+        classes, starts = np.zeros(n + 2, dtype=np.int64), np.zeros(n + 2, dtype=np.int64)
+        classes[:n], starts[:n] = best.classes, best.first
+        n, value, timed = climb(own, room, n, classes, starts, best.value, LINE_WORK // _cost(own, n))
+        self.work += int(timed) * _cost(own, n)
+        if value >= limit - TIE:
+            return NOTHING._replace(value=limit)
+        return Choice(float(value), tuple(classes[:n].tolist()), tuple(starts[:n].tolist()))
+
+    def _lines(self, own: Numbers, busy: Floats) -> list[tuple[int, ...]]:
+        """Orders of all devices from the end of the pipeline, those of a class side by side."""
+        most = [int(own.first_fit[k, 1, -1]) for k in range(len(own.counts))]
+        keys = [(float(busy[k, -1]), most[k], k) for k in range(len(own.counts))]
+        orders = {
+            tuple(sorted(range(len(keys)), key=keys.__getitem__)),
+            tuple(sorted(range(len(keys)), key=lambda k: (most[k], k))),
+            tuple(range(len(keys))),
+        }
+        orders |= {order[::-1] for order in orders}
+        if len(keys) <= MOST_ORDERED:
+            orders |= set(permutations(range(len(keys))))
+        return [tuple(k for k in order for _ in range(int(own.counts[k]))) for order in sorted(orders)]
 
     def _assignment(self, choice: Choice, family: Family) -> Assignment:
         """The plan on the slots of its multiset, from the front."""
@@ -189,3 +213,8 @@ class Solver:
 
 def _parts(counts: Counts, order: tuple[int, ...]) -> int:
     return math.prod(counts[c] + 1 for c in order)
+
+
+def _cost(own: Numbers, stages: int) -> int:
+    """Work of timing one pipeline of so many stages."""
+    return 1 + 2 * stages * int(own.num_microbatches) // WORK_ACTIONS
