@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import accumulate, islice
 from math import floor, inf, log10
 from typing import Final, NamedTuple
 
@@ -23,7 +23,7 @@ from ignite_scheduler.planner.request import Request
 from ignite_scheduler.planner.tree import TIE
 from ignite_scheduler.units import format_memory
 
-MOST_STAGES: Final = 3
+MOST_STAGES: Final = 2
 """Stages that an unused device is put into or beside, the busiest first."""
 
 MAX_CLASSES: Final = 24
@@ -31,8 +31,11 @@ MAX_CLASSES: Final = 24
 
 NOT_FASTER: Final = "no faster plan with it was found"
 
-JOIN_WORK: Final = 60_000
-"""Actions and messages timed for all classes together; classes for which none is left get a shorter reason."""
+JOIN_WORK: Final = 40_000
+"""Work for all classes together; classes for which none is left get a shorter reason."""
+
+LAYER_WORK: Final = 3
+"""Looking up one layer of a plan takes as long as timing so many actions or messages."""
 
 
 class Joined(NamedTuple):
@@ -57,7 +60,7 @@ def joined(request: Request, assignment: Assignment, plan: Plan, work: int = JOI
     plan
         The evaluated plan of the assignment.
     work
-        Actions and messages timed at most.
+        Actions and messages timed at most, and layers looked up, each for :data:`LAYER_WORK` of them.
     """
     held = set(assignment.devices)
     left_out: dict[object, list[Device]] = {}
@@ -66,6 +69,7 @@ def joined(request: Request, assignment: Assignment, plan: Plan, work: int = JOI
             left_out.setdefault(replace(device, id=""), []).append(device)
     reasons, better, best = list(request.barred), None, plan.predicted.step - TIE
     events = 2 * len(assignment.microbatches) * (2 * len(assignment.stages) + 1)
+    events += LAYER_WORK * len(request.problem.profile.layers)
     for position, devices in enumerate(left_out.values()):
         number = min(5 * MOST_STAGES, work // events)
         if position >= MAX_CLASSES or not number:
@@ -160,14 +164,11 @@ def _as_stage(
     layers = stage.layers[::-1] if onwards else stage.layers  # in the order in which they go over
     if len(layers) < 2:
         return
-    evened = 1
-    while evened < len(layers) - 1:
-        mine = _clock(request, device.id, layers[: evened + 1])(samples)
-        kept = layers[evened + 1 :]
-        shares = zip(stage.devices, stage.samples, strict=True)
-        if mine > max(_clock(request, name, kept)(share) for name, share in shares):
-            break
-        evened += 1
+    mine = accumulate(_clock(request, device.id, (layer,))(samples) for layer in layers)
+    shares = list(zip(stage.devices, stage.samples, strict=True))
+    theirs = accumulate(max(_clock(request, name, (layer,))(share) for name, share in shares) for layer in layers[::-1])
+    pairs = zip(list(mine)[:-1], list(theirs)[-2::-1], strict=True)  # the first one, two, … layers and the others
+    evened = max(1, sum(here <= there for here, there in pairs))
     for count in dict.fromkeys((evened, 1)):
         given, left = tuple(sorted(layers[:count])), tuple(sorted(layers[count:]))
         new = StageChoice(
