@@ -14,9 +14,6 @@ import numpy as np
 from ignite_scheduler.planner.compiled import compiled
 from ignite_scheduler.planner.graphs.timing import graph_value
 
-HEAT = 0.03
-"""At first copies that are worse by up to this share are kept."""
-
 
 @compiled
 def draw(state: Any, count: int) -> int:
@@ -27,9 +24,11 @@ def draw(state: Any, count: int) -> int:
 
 @compiled
 def improved(
-    field: Any, graph: Any, n: int, stage_of: Any, device_of: Any, value: float, rounds: int, state: Any
+    field: Any, graph: Any, n: int, stage_of: Any, device_of: Any, value: float, rounds: int, heat: float, state: Any
 ) -> Any:
     """Improve a graph of stages in place by ``rounds`` moves.
+
+    At first copies that are worse by up to the share ``heat`` are kept, at last none.
 
     Returns
     -------
@@ -44,7 +43,7 @@ def improved(
         if new_n == 0:
             continue
         found = graph_value(field, graph, new_n, new_stage, new_device)
-        if found <= now + HEAT * (1.0 - turn / rounds) ** 2 * value * draw(state, 1024) / 1024 and found < np.inf:
+        if found <= now + heat * (1.0 - turn / rounds) ** 2 * value * draw(state, 1024) / 1024 and found < np.inf:
             now, now_n = found, new_n
             now_stage[:] = new_stage
             now_device[:] = new_device

@@ -67,6 +67,9 @@ CLIMBED, REFINED, JUDGED = 3, 3, 8
 HOPEFUL = 1.25
 """Families whose first graphs are worse than the best by more than this are not improved."""
 
+HEATS = (0.2, 0.08)
+"""By what share graphs may get worse on the way: of every other climb more, since models differ in what they need."""
+
 SEED = 12345
 
 
@@ -191,13 +194,24 @@ def _look(world: _World, state: _State, known: _Shape | None) -> None:
         begun.append(_begin(world, state, family, arrays))
     for climb in begun:
         if climb.first and climb.first[0].value <= HOPEFUL * state.value:
-            _climb(world, state, climb, climb.first[:CLIMBED], state.budget // (3 * len(begun)))
+            _climb(world, state, climb, climb.first[:CLIMBED], state.budget // (2 * len(begun)), 0)
+    _refine(world, state, {family: arrays for _, family, arrays in sketches}, known)
+
+
+def _refine(world: _World, state: _State, arrays_of: dict[Family, Arrays], known: _Shape | None) -> None:
+    """Improve the best shapes over finer atoms, under every schedule of their microbatches."""
     best = sorted(set(state.shapes))[:REFINED] + ([] if known is None else [known])
-    for shape in best:
-        arrays = next(arrays for _, family, arrays in sketches if family == shape.family)
+    tried = {
+        (shape.stage_of, shape.devices, family): shape._replace(family=family)
+        for shape in best
+        for family in arrays_of
+        if family.samples == shape.family.samples
+    }
+    for turn, shape in enumerate(tried.values()):
+        arrays = arrays_of[shape.family]
         atoms = coarsened(_work(arrays), world.tensors, FINE, shape.stage_of)
         finer = _Climb(shape.family, atoms, _field(world, shape.family, arrays, atoms), [shape])
-        _climb(world, state, finer, [shape], state.budget // (3 * len(best)))
+        _climb(world, state, finer, [shape], state.budget // (2 * len(tried)), turn)
 
 
 def _of_incumbent(world: _World, incumbent: Assignment | None) -> _Shape | None:
@@ -239,7 +253,7 @@ def _begin(world: _World, state: _State, family: Family, arrays: Arrays) -> _Cli
     return _Climb(family, atoms, known, first)
 
 
-def _climb(world: _World, state: _State, climb: _Climb, shapes: Sequence[_Shape], budget: int) -> None:
+def _climb(world: _World, state: _State, climb: _Climb, shapes: Sequence[_Shape], budget: int, turn: int) -> None:
     """Improve each of the shapes with an equal share of the budget."""
     known = climb.known
     graph = make_graph(known.max_stages + 1, known.num_microbatches)
@@ -253,7 +267,8 @@ def _climb(world: _World, state: _State, climb: _Climb, shapes: Sequence[_Shape]
         if value == math.inf:  # the bytes here are those at most, and an incumbent may be at its limit
             continue
         seed = np.array([SEED + place], dtype=np.int64)
-        n, value = improved(known, graph, n, stage_of, device_of, value, rounds, seed)
+        heat = HEATS[(turn + place) % len(HEATS)]
+        n, value = improved(known, graph, n, stage_of, device_of, value, rounds, heat, seed)
         state.work += rounds * _cost(known, n)
         state.shapes.append(_shape(world, climb.family, climb.atoms, value, n, stage_of, device_of))
 
