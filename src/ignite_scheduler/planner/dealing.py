@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from ignite_scheduler.model import Device
 
@@ -15,8 +15,8 @@ Worker = tuple[Device, ...]
 def divisions(devices: Sequence[Device], speeds: Mapping[str, float], count: int) -> list[tuple[Worker, ...]]:
     """Ways to deal the devices to ``count`` workers; each worker by id, each way once.
 
-    By node and by kind where there are as many, or whole nodes put together; across nodes; by speed to and fro; each
-    device, the fastest first, to the slowest worker so far.
+    By node and by kind where there are as many, or whole nodes put together; across nodes; by speed to and fro, or
+    like with like; each device, the fastest first, to the slowest worker so far.
     """
     by_speed = sorted(devices, key=lambda device: (-speeds[device.id], device.id))
     ways: list[list[list[Device]]] = []
@@ -33,6 +33,8 @@ def divisions(devices: Sequence[Device], speeds: Mapping[str, float], count: int
     ways.append(
         [[d for i, d in enumerate(by_speed) if there_and_back[i % len(there_and_back)] == w] for w in range(count)]
     )
+    cuts = [w * len(by_speed) // count for w in range(count + 1)]
+    ways.append([by_speed[a:b] for a, b in pairwise(cuts)])
     ways.append(_dealt([[device] for device in by_speed], speeds, count))
     return list(dict.fromkeys(_in_order(way) for way in ways if all(way)))
 

@@ -6,9 +6,11 @@ Theory of operation
 2. *Shares*: each worker gets a part of every microbatch in proportion to its speed; samples then move from the worker
    that ends last to the one that ends first while that helps.
 3. *Chains*: each worker is planned by the exact straight search on its devices with its part; equal questions are asked
-   once. A worker may leave devices of its group idle.
-4. *Local search*: a device moves to another worker or two are exchanged, then boundaries of stages move, since the
-   all-reduce between workers, which the chains do not see, depends on who holds which layers.
+   once. A worker may leave devices of its group idle. Chains with the same cuts in all workers are tried beside them
+   (:mod:`.aligned`).
+4. *Local search*: a device moves to another worker or two are exchanged, and the chains are made anew. Then the best
+   choices of several divisions are changed one thing at a time (:mod:`.reshaping`), since the all-reduce between
+   workers, which the chains do not see, depends on who holds which layers.
 
 Every figure that is compared is that of :func:`ignite_scheduler.cost.evaluate`. Nothing is proven.
 """
@@ -16,7 +18,6 @@ Every figure that is compared is that of :func:`ignite_scheduler.cost.evaluate`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -29,17 +30,20 @@ from ignite_scheduler.cost import (
     resolved_precision,
 )
 from ignite_scheduler.model import Batch, Device, Infeasible, Resources
+from ignite_scheduler.planner.aligned import aligned, lined_up
 from ignite_scheduler.planner.build import assignment_of
 from ignite_scheduler.planner.dealing import Worker, divisions, neighbours, shares_by
 from ignite_scheduler.planner.found import Found
+from ignite_scheduler.planner.peers.view import View, see
 from ignite_scheduler.planner.problem import Family, Problem
 from ignite_scheduler.planner.request import Request
+from ignite_scheduler.planner.reshaping import reshaped
 from ignite_scheduler.planner.setup import prepare
 from ignite_scheduler.planner.solve import first_plan, solve, table_work
 from ignite_scheduler.planner.tree import TIE
 from ignite_scheduler.planner.weighed import missing_link, value_of_choice
 
-MOST_WORK: Final = 200_000
+MOST_WORK: Final = 80_000
 """Pipelines timed at most, whatever the problem allows."""
 
 CHAIN_WORK: Final = 2_000
@@ -56,6 +60,12 @@ REBALANCED: Final = 4
 
 BEST_FAMILIES: Final = 2
 """Schedules and microbatch sizes that all divisions are tried with, the best on a first division."""
+
+POLISHED: Final = 6
+"""Divisions whose best choices are changed one thing at a time."""
+
+HOPEFUL: Final = 1.25
+"""Choices that take longer than this many times the best known one are not changed further: it was never enough."""
 
 METHOD: Final = "virtual workers: divisions of the devices by local search, each worker's chain by the straight search"
 
@@ -151,6 +161,7 @@ class _Search:
     met: list[Tried] = field(default_factory=list)
     spent: int = 0
     chains: dict[tuple[tuple[str, ...], int, int, Family], Chain | None] = field(default_factory=dict)
+    views: dict[Family, View] = field(default_factory=dict)
     speeds: dict[str, float] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -180,7 +191,9 @@ class _Search:
         """The division with shares by speed, or where these find nothing by memory."""
         speeds = [sum(self.speeds[device.id] for device in worker) for worker in workers]
         memory = [sum(device.memory for device in worker) for worker in workers]
-        found = self._from(Division(workers, shares_by(speeds, family.samples)), family)
+        by_speed = Division(workers, shares_by(speeds, family.samples))
+        self.aligned(by_speed, family)
+        found = self._from(by_speed, family)
         if found is None and max(memory) < math.inf and min(memory) > 0:
             found = self._from(Division(workers, shares_by(memory, family.samples)), family)
         return found
@@ -228,6 +241,24 @@ class _Search:
         return self.weighed(
             Assignment(stages=tuple(stages), microbatches=sizes, schedule=family.schedule), division, family
         )
+
+    def aligned(self, division: Division, family: Family) -> None:
+        """Try chains with the same cuts in all workers, see :mod:`.aligned`."""
+        if self.problem.job.pipeline.split != "auto" or self.request.any_of:
+            return
+        most = min(self.request.max_stages, *(len(worker) for worker in division.workers))
+        for count in range(self.request.min_stages, most + 1):
+            for lines in lined_up(division.workers, self.speeds, count):
+                assignment = aligned(self.view(family), lines, division.shares)
+                if assignment is not None:
+                    self.weighed(assignment, division, family)
+
+    def view(self, family: Family) -> View:
+        """Seconds and bytes of a family, by device and share."""
+        if family not in self.views:
+            model = next((view.model for view in self.views.values()), None)
+            self.views[family] = see(self.request, self.devices, family, model)
+        return self.views[family]
 
     def weighed(self, assignment: Assignment, division: Division, family: Family) -> Tried | None:
         """The choice with its value, remembered if it is the best; None without budget or where links are missing."""
@@ -300,18 +331,27 @@ class _Search:
                     break
 
     def polish(self) -> None:
-        """Move boundaries of stages of the best choice by one layer while that helps and the budget lasts."""
-        better = True
-        while better and self.spent < self.budget:
-            better = False
-            start = self.best
-            if start is None or self.problem.job.pipeline.split != "auto":
-                return
-            for assignment in _shifted(start.assignment):
-                tried = self.weighed(assignment, start.division, start.family)
-                if tried is not None and self.best is tried:
-                    better = True
-                    break
+        """Change the best choices of several divisions, one thing at a time, while that helps and the budget lasts."""
+        firsts: dict[tuple[Worker, ...], Tried] = {}
+        for entry in sorted(self.met, key=lambda entry: entry.value):
+            if entry.value < min(math.inf, HOPEFUL * self.limit):
+                firsts.setdefault(entry.division.workers, entry)
+        job = self.problem.job.pipeline
+        whole = job.stages == "auto" and not self.request.any_of
+        for start in list(firsts.values())[:POLISHED]:
+            current: Tried | None = start
+            while current is not None:
+                current = self._better(current, cuts=job.split == "auto", stages=whole)
+
+    def _better(self, start: Tried, *, cuts: bool, stages: bool) -> Tried | None:
+        """A choice next to ``start`` that is better; None where none is met."""
+        held = set(start.assignment.devices)
+        idle = [device.id for device in self.devices if device.id not in held]
+        for assignment in reshaped(start.assignment, idle, cuts=cuts, stages=stages):
+            tried = self.weighed(assignment, start.division, start.family)
+            if tried is not None and tried.value < start.value - TIE:
+                return tried
+        return None
 
 
 def _exactly(worker: Worker) -> tuple[dict[str, int], ...]:
@@ -319,19 +359,3 @@ def _exactly(worker: Worker) -> tuple[dict[str, int], ...]:
     for device in worker:
         counts[device.kind] = counts.get(device.kind, 0) + 1
     return (counts,)
-
-
-def _shifted(assignment: Assignment) -> Iterator[Assignment]:
-    """Yield the choice with one boundary between two stages of a worker moved by a layer."""
-    stages = assignment.stages
-    for s in range(len(stages) - 1):
-        left, right = stages[s], stages[s + 1]
-        if right.inputs is not None:
-            continue
-        for before, after in (
-            ((*left.layers, right.layers[0]), right.layers[1:]),
-            (left.layers[:-1], (left.layers[-1], *right.layers)),
-        ):
-            if before and after:
-                pair = (replace(left, layers=before), replace(right, layers=after))
-                yield replace(assignment, stages=(*stages[:s], *pair, *stages[s + 2 :]))

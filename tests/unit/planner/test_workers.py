@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import combinations, permutations, product
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ignite_scheduler.cost import Assignment, evaluate
+from ignite_scheduler.cost import Assignment, StageChoice, evaluate
 from ignite_scheduler.model import Device, LinkRule, PipelineChoice, Resources
 from ignite_scheduler.planner import Problem
 from ignite_scheduler.planner.dealing import divisions, neighbours, shares_by
 from ignite_scheduler.planner.found import Found
 from ignite_scheduler.planner.request import Request, requested
+from ignite_scheduler.planner.weighed import value_of_choice
 from ignite_scheduler.planner.workers import search
 from planner_cases import chain, devices_in_one_node, job, problems
 
@@ -90,6 +93,46 @@ def test_unlike_devices_pipeline_inside_each_worker() -> None:
     assert found.best is not None
     assert found.best.split == (1, 1, 1, 1)
     assert found.value == pytest.approx(8 * 1 + 1)  # 8 microbatches of 1 s on a stage of each worker, and the fill
+
+
+def test_fast_and_slow_workers_hold_the_same_layers_in_a_stage() -> None:
+    """The best of all divisions of four devices in two workers, all chains and all shares: looked at one by one."""
+    profile = chain([2.0, 1.0, 3.0], parameters=[1.0, 2.0, 1.0], outputs=[0.25] * 3)
+    layers = tuple(replace(layer, times={"ref": {4: layer.times["ref"][1]}}) for layer in profile.layers)
+    cluster = devices_in_one_node([1.0, 0.5, 0.8, 0.4], memory=[3.5, 3.0, 3.0, 3.5], bandwidth=2.0)
+    problem = Problem(
+        job=job(total=16, micro=4, pipeline=PipelineChoice(schedule="1f1b")),
+        profile=replace(profile, layers=layers),
+        cluster=cluster,
+    )
+    ids = [each.id for each in cluster.devices]
+    best = math.inf
+    for dealt in product((0, 1), repeat=3):
+        sides = [[name for name, side in zip(ids, (0, *dealt), strict=True) if side == way] for way in (0, 1)]
+        if not sides[1]:
+            continue
+        for share in range(1, 4):
+            for one, other in product(chains(sides[0], 3, share), chains(sides[1], 3, 4 - share)):
+                assignment = Assignment(stages=(*one, *other), microbatches=(4,) * 4, schedule="1f1b")
+                best = min(best, value_of_choice(problem, assignment))
+    assert searched(problem).value == pytest.approx(best)
+
+
+def chains(ids: list[str], num_layers: int, share: int) -> Iterator[tuple[StageChoice, ...]]:
+    """Yield all chains of one device a stage over some of the devices."""
+    for count in range(1, min(len(ids), num_layers) + 1):
+        for devices in permutations(ids, count):
+            for cuts in combinations(range(1, num_layers), count - 1):
+                bounds = (0, *cuts, num_layers)
+                yield tuple(
+                    StageChoice(
+                        layers=tuple(range(bounds[s], bounds[s + 1])),
+                        devices=(devices[s],),
+                        samples=(share,),
+                        inputs=None if s else (),
+                    )
+                    for s in range(count)
+                )
 
 
 def test_an_incumbent_that_is_better_leaves_nothing() -> None:
