@@ -17,7 +17,7 @@ from typing import Any
 from ignite_scheduler.formats.source import read_source
 from plan_clock import depths, joined
 from plan_figures import Device, Figures, quantity
-from plan_stages import HeldStage, LaidOut
+from plan_stages import ON_DEVICE, HeldStage, LaidOut
 
 TOLERANCE = 1e-9
 
@@ -182,7 +182,7 @@ def _memory(stage: HeldStage, depth: int, plan: Mapping[str, Any], margin: float
         yield from differs(f"memory limit of {device.id}", share["memory_limit_bytes"], device.limit)
         if need > device.limit * (1 + TOLERANCE):
             yield f"{device.id} needs {need:.6g} of {device.limit:.6g} bytes"
-        if stage.entry["offload"] and device.host is None:
+        if stage.entry["offload"] and held > ON_DEVICE and device.host is None:
             yield f"{device.id} offloads, but its link to the host is unknown"
 
 

@@ -105,7 +105,6 @@ def _set(*path: Any, to: Any) -> Callable[[dict[str, Any]], None]:
         (_set("stages", 0, "in_flight", to=1), "stage 0: 1 in flight, should be 2"),
         (_set("stages", 1, "allreduce_s", to=1.0), "all-reduce of stage 1 is 1.0, should be 4.0"),
         (_set("stages", 1, "optimizer_shards", to=3), "stage 1 spreads its optimizer over 3 of 2 devices"),
-        (_set("stages", 0, "offload", to=True), "n0/d0 offloads, but its link to the host is unknown"),
     ],
 )
 def test_each_fault_is_found(change: Callable[[dict[str, Any]], None], complaint: str) -> None:
@@ -143,6 +142,19 @@ def test_memory_above_limit_is_found() -> None:
     cluster["nodes"][2]["devices"][0]["memory"] = "81B"
 
     assert "n2/d2 needs 82 of 81 bytes" in check(plan, job, profile, cluster)
+
+
+def test_offload_needs_a_known_link_to_the_host() -> None:
+    plan, *others = hand_worked()
+    plan["stages"][0]["offload"] = True
+    two_in_flight = check(plan, *others)
+    plan |= {"microbatches": [2, 2, 2, 2], "schedule": "gpipe"}
+    for share, samples in zip(plan["stages"][1]["devices"], (1, 1), strict=True):
+        share["samples"] = samples
+    plan["stages"][0]["devices"][0]["samples"] = 2
+
+    assert two_in_flight == []
+    assert "n0/d0 offloads, but its link to the host is unknown" in check(plan, *others)
 
 
 def test_missing_link_is_found() -> None:
