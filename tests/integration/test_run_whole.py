@@ -115,7 +115,7 @@ def test_what_each_job_showed_is_written_down(done: tuple[RunReport, list[Snapsh
         assert all(edge.measured is not None for edge in seen.edges)
         assert seen.planned_step == pytest.approx(plan.predicted.step)
         assert (seen.step.median, seen.step.count) == (job.measured.step, STEPS - 5)
-        assert seen.startup == job.startups[-1]
+        assert seen.startup == job.startups[-1] + job.measured.slow_start
         assert len(seen.checkpoints) == STEPS // 2  # one every two steps, the last included
         assert all(num_bytes > 0 and seconds > 0 for num_bytes, seconds in seen.checkpoints)
         assert seen.promised is not None

@@ -110,7 +110,8 @@ class Observation:
     step
         Measured seconds of a step after warm-up.
     startup
-        Seconds from the command to the first step; None = unknown.
+        Seconds from the command to the first step, and what the first steps took longer than later ones; None =
+        unknown.
     checkpoints
         (bytes, seconds) of each save.
     beside_others

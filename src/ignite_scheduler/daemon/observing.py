@@ -143,7 +143,7 @@ class Observer:
             ),
             planned_step=float(timeline(schedule, durations).step),
             step=Sample(median=measured.step, spread=measured.spread, count=measured.num_steps),
-            startup=attempt.startup,
+            startup=None if attempt.startup is None else attempt.startup + measured.slow_start,
             checkpoints=tuple(_saves(attempt_directory(directory, attempt.epoch) / SAVES_FILE)),
             beside_others=any(_beside(attempt, other) for other in self.stories.values() if other is not story),
             promised=self._promised(story, plan),

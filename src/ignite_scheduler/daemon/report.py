@@ -32,13 +32,15 @@ class Measured:
     """What the metrics of a job say.
 
     ``step`` is the median in seconds over ``num_steps`` steps: those of all attempts by the plan of the last one, each
-    without its warm-up. ``spread`` is their interquartile range ÷ median. ``losses`` are by step.
+    without its warm-up. ``spread`` is their interquartile range ÷ median. ``losses`` are by step. ``slow_start``:
+    seconds that the warm-up of the last attempt took beyond as many such steps.
     """
 
     step: float | None
     num_steps: int
     losses: tuple[float, ...]
     spread: float = 0.0
+    slow_start: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,10 +192,13 @@ def read_metrics(directory: Path, attempts: Sequence[Attempt]) -> Measured:
             end = max((line["step"] for line in lines), default=0) if is_last else int(attempts[number].saved)
             counted.update(range(int(attempt.saved) + WARM_UP + 1, end + 1))
     steps = summary([line["step_s"] for line in lines if line["step"] in counted])
+    first = int(attempts[-1].saved) + 1 if attempts else 1
+    early = [line["step_s"] for line in lines if first <= line["step"] < first + WARM_UP]
     return Measured(
         step=None if steps is None else steps.median,
         num_steps=0 if steps is None else steps.count,
         spread=0.0 if steps is None else steps.spread,
+        slow_start=0.0 if steps is None else max(0.0, sum(early) - len(early) * steps.median),
         losses=tuple(line["loss"] for line in lines if line.get("loss") is not None),
     )
 

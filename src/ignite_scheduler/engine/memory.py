@@ -7,8 +7,9 @@ card is no tensor's.
 A CPU has no such allocator, and the C library keeps freed memory (see :mod:`ignite_scheduler.engine.allocation`) and
 leaves gaps between blocks: glibc before 2.38 was seen to hold 2 to 40 % more than was in use, differently from run to
 run. So one step of each attempt is run with nothing kept, and its peak is the kernel's high-water mark of the process,
-which misses nothing. Pages of files, such as the code of libraries, are left out: the kernel can drop them, and all
-processes share them. The most that was ever resident is told beside it.
+which misses nothing. That step is half as slow again as others, so it is the first, which is slow anyway; what the
+optimizer makes at its end is held in its place meanwhile. Pages of files, such as the code of libraries, are left out:
+the kernel can drop them, and all processes share them. The most that was ever resident is told beside it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Final
 
 import torch
 
-from ignite_scheduler.engine.allocation import give_back_freed_memory
+from ignite_scheduler.engine.allocation import give_back_freed_memory, keep_freed_memory
 from ignite_scheduler.engine.specification import RankDevice
 from ignite_scheduler.errors import ExternalError
 from ignite_scheduler.units import format_memory
@@ -69,7 +70,7 @@ class MemoryMeter:
 
     @contextmanager
     def measuring(self) -> Iterator[None]:
-        """Run a whole step in this block: its peak is taken.
+        """Run a whole step in this block: its peak is taken, and freed memory is kept from then on.
 
         On a CPU it counts what is in use only if nothing has been kept since before the first tensor
         (:func:`~ignite_scheduler.engine.allocation.return_freed_memory`).
@@ -84,6 +85,7 @@ class MemoryMeter:
         exact = forget_peak()
         yield
         self._peak = peak_bytes() if exact else None
+        keep_freed_memory()
 
     def _look(self) -> None:
         """Take note of the most that was resident so far."""

@@ -47,6 +47,21 @@ def make_optimizer(parameters: Iterable[Tensor], rule: Optimizer) -> torch.optim
         raise InputError(f"optimizer {rule.name!r} does not take these options: {error}") from error
 
 
+def coming_state(optimizer: torch.optim.Optimizer | None, rule: Optimizer) -> Tensor | None:
+    """Memory, filled, as large as the state that the optimizer makes at its first update; None where it makes none."""
+    if optimizer is None or optimizer.state:
+        return None
+    probe = torch.zeros(2, requires_grad=True)
+    probe.grad = torch.zeros(2)
+    trial = make_optimizer([probe], rule)
+    assert trial is not None
+    trial.step()
+    per_element = sum(isinstance(t, Tensor) and t.shape == probe.shape for t in trial.state[probe].values())
+    moved = [parameter for group in optimizer.param_groups for parameter in group["params"] if parameter.requires_grad]
+    num_bytes = per_element * sum(parameter.nbytes for parameter in moved)
+    return torch.ones(num_bytes, dtype=torch.uint8, device=moved[0].device) if num_bytes else None
+
+
 def learning_rate(schedule: LearningRateSchedule, base: float, step: int, total: int) -> float:
     """The learning rate of step ``step`` (from 0) of ``total``.
 

@@ -17,7 +17,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 
 from ignite_scheduler.engine.gradients import Gradients
-from ignite_scheduler.engine.optimization import make_optimizer, set_learning_rate
+from ignite_scheduler.engine.optimization import coming_state, make_optimizer, set_learning_rate
 from ignite_scheduler.model import Optimizer
 
 _SHARE_BYTES: Final = 1 << 26
@@ -98,7 +98,7 @@ class Rule:
     """
 
     def __init__(self, layers: nn.Module, rule: Optimizer) -> None:
-        self._layers = layers
+        self._layers, self._rule = layers, rule
         self._master = copy.deepcopy(layers).float() if is_low(layers) else layers
         self.optimizer = make_optimizer(self._master.parameters(), rule)
         self.gradients = Gradients(layers)
@@ -110,6 +110,10 @@ class Rule:
     def collect(self) -> None:
         """Say that all gradients of a step have been added up."""
         self.gradients.collect()
+
+    def coming_state(self) -> Tensor | None:
+        """Memory as large as the state that the optimizer is still to make; None where it has it."""
+        return coming_state(self.optimizer, self._rule)
 
     def apply(self, rate: float) -> None:
         """Take one step at this learning rate and set the gradients back to zero."""

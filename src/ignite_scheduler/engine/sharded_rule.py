@@ -28,7 +28,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ignite_scheduler.engine.gradients import Gradients
-from ignite_scheduler.engine.optimization import make_optimizer, set_learning_rate
+from ignite_scheduler.engine.optimization import coming_state, make_optimizer, set_learning_rate
 from ignite_scheduler.engine.packing import pass_on
 from ignite_scheduler.engine.rule import is_low, round_weights, set_state, state_of, update
 from ignite_scheduler.model import Optimizer
@@ -95,6 +95,10 @@ class ShardedRule:
     def collect(self) -> None:
         """Say that all gradients of a step have been added up."""
         self.gradients.collect()
+
+    def coming_state(self) -> Tensor | None:
+        """Memory as large as the state that the optimizer is still to make; None where it has it."""
+        return coming_state(self._optimizer, self._rule)
 
     def apply(self, rate: float) -> None:
         """Take one step with this replica's run, and set the gradients back to zero; :meth:`share` must follow."""

@@ -23,7 +23,6 @@ from typing import Any, Final
 import torch.distributed as dist
 
 from ignite_scheduler.engine import checkpoint
-from ignite_scheduler.engine.allocation import keep_freed_memory
 from ignite_scheduler.engine.devices import open_device
 from ignite_scheduler.engine.reports import Finished, Progressed, Report, Saved, Started, Stopped
 from ignite_scheduler.engine.run_directory import MeasuredStep, Metrics, write_memory, write_timeline
@@ -106,13 +105,10 @@ class Trainer:
         """Steps until the end (None) or until the sum of a step asks to stop."""
         every = self._spec.job.checkpoint.every
         before: _Taken | None = None
-        # The second step is the first with all of the optimizer's state: its memory is measured. Both are slower.
-        measured = min(self._done + 1, self._worker.total - 1)
+        measured = self._done
         while self._done < self._worker.total:
             with self._worker.memory.measuring() if self._done == measured else nullcontext():
                 taken = self._step(self._done)
-            if self._done == measured:
-                keep_freed_memory()
             self._done += 1
             asked = self._read(before)
             before = taken

@@ -185,7 +185,9 @@ class Worker:
         if reading is not None and not self.executor.holds_first:
             reading.finish()  # while the first activations are on their way
         batch = Batch(step=step, microbatches=self.plan.microbatches, samples=reading, ready=began)
+        coming = self.rule.coming_state()  # so that the first step needs as much memory as all others
         loss = self.executor.train(batch)
+        del coming
         summed = 0.0 if self._sum is None else self._sum.reduce(self.rule.gradients.all)
         self._reduced = max(summed, self._tied.reduce())
         self.rule.collect()

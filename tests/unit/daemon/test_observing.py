@@ -129,7 +129,7 @@ def test_the_step_is_the_median_after_the_warm_up(seen: Observation) -> None:
 
 
 def test_start_saves_memory_and_company_are_there(seen: Observation) -> None:
-    assert seen.startup == 0.5
+    assert seen.startup == 0.5 + 5 * (9.0 - 0.5), "the first five steps are slow"
     assert seen.checkpoints == ((1000.0, 0.25),)  # the line that was cut off is no save
     assert [stage.peak_memory for stage in seen.stages] == [None, 250.0]
     assert [stage.num_sharing for stage in seen.stages] == [2, 2]

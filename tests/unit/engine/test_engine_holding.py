@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import threading
 import weakref
+from typing import Any
 
 import pytest
 
 pytest.importorskip("torch")
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ignite_scheduler.engine.data import Samples
 from ignite_scheduler.engine.deliveries import Deliveries, Delivery
 from ignite_scheduler.engine.entrance import Entrance, Exit
+from ignite_scheduler.engine.optimization import coming_state
 from ignite_scheduler.engine.rule import Rule
 from ignite_scheduler.model import Optimizer, Reference
 
@@ -137,3 +139,31 @@ def test_what_goes_wrong_on_the_way_is_told_at_the_next_flush(threads: bool) -> 
     deliveries.add(Delivery(lost, torch.ones(1)), target=1)
     with pytest.raises(RuntimeError, match="lost"):
         deliveries.flush()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "per_element"),
+    [
+        ("sgd", {}, 0),
+        ("sgd", {"momentum": 0.5}, 1),
+        ("momentum", {}, 1),
+        ("adam", {}, 2),
+        ("adamw", {"amsgrad": True}, 3),
+    ],
+)
+def test_the_first_step_holds_what_the_optimizer_will_make(
+    name: str, options: dict[str, Any], per_element: int
+) -> None:
+    layers = nn.Linear(7, 3)
+    optimizer = Optimizer(name=name, lr=0.1, options=options)
+    rule = Rule(layers, optimizer)
+    coming = rule.coming_state()
+    assert (0 if coming is None else coming.nbytes) == per_element * 4 * (7 * 3 + 3)
+    layers(torch.ones(2, 7)).sum().backward()
+    rule.collect()
+    rule.apply(0.1)
+    assert rule.optimizer is not None
+    made = [t for state in rule.optimizer.state.values() for t in state.values() if isinstance(t, Tensor) and t.dim()]
+    assert sum(t.nbytes for t in made) == (0 if coming is None else coming.nbytes)
+    assert rule.coming_state() is None, "it has been made"
+    assert coming_state(None, optimizer) is None
