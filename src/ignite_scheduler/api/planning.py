@@ -203,7 +203,7 @@ def _problem(
     calibration: Calibration | str | Path | None,
 ) -> Problem:
     from ignite_scheduler.planner import Problem
-    from ignite_scheduler.planner.problem import charged
+    from ignite_scheduler.planner.problem import ABILITIES, charged
 
     job = job if isinstance(job, Job) else load_job(job)
     cluster = cluster if isinstance(cluster, Cluster) else load_cluster(cluster)
@@ -213,7 +213,12 @@ def _problem(
         profile = load_profile(profile)
     check_reference(job, profile)
     problem = Problem(
-        job=job, profile=profile, cluster=cluster, devices=None, objective=objective, memory_margin=memory_margin
+        job=job,
+        profile=profile,
+        cluster=cluster,
+        objective=objective,
+        memory_margin=memory_margin,
+        abilities=ABILITIES,
     )
     return charged(problem, read_calibration(calibration))
 

@@ -199,12 +199,15 @@ def catalogue_planner(
         return files[path]
 
     def plans(job: Job, cluster: Cluster, device_ids: tuple[str, ...]) -> Sequence[Plan] | Infeasible:
+        from ignite_scheduler.engine.abilities import ABILITIES
         from ignite_scheduler.planner import Problem, catalogue
         from ignite_scheduler.planner.problem import charged
 
         key = (job.name, cluster, device_ids)
         if key not in answers:
-            problem = Problem(job=job, profile=profile_for(job), cluster=cluster, devices=device_ids)
+            problem = Problem(
+                job=job, profile=profile_for(job), cluster=cluster, devices=device_ids, abilities=ABILITIES
+            )
             found = catalogue(charged(problem, calibration))
             named_too = found if isinstance(found, Infeasible) else [named(plan, calibration) for plan in found]
             answers[key] = named_too

@@ -7,31 +7,41 @@ Theory of operation
    timeline and a bound: straight chains of one device a stage (:mod:`.straight`), chains of groups with memory actions
    (:mod:`.groups` where devices form few enough groups, :mod:`.large` elsewhere), stage graphs (:mod:`.graphs`) and
    virtual workers (:mod:`.workers`). What one found is what the next has to beat.
-3. *The bound* is that of all chains that the request permits. Graphs and virtual workers are looked at because they
-   can be better; the bound does not speak of them, and where one of them is the plan, it is what no plan of any kind
-   goes below.
+3. *The bound* speaks of all chains that the request permits where the plan is a chain, of graphs of single devices too
+   where it is such a graph, and of plans of every kind where it has virtual workers.
 4. *Answer*: the choice goes through :func:`ignite_scheduler.cost.evaluate`, the one place where figures come from; the
    reasons come from :mod:`.why` and :mod:`.unused`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from ignite_scheduler.cost import Assignment
 from ignite_scheduler.model import Infeasible, Plan
-from ignite_scheduler.planner import straight
+from ignite_scheduler.planner import groups, large, straight, workers
 from ignite_scheduler.planner.answers import no_plan, not_found
 from ignite_scheduler.planner.build import alternative, bound_of, built
+from ignite_scheduler.planner.coarse import MOST_LAYERS, search_in_runs
 from ignite_scheduler.planner.found import Found
+from ignite_scheduler.planner.graphs import search as graphs
 from ignite_scheduler.planner.neighbours import distinct
+from ignite_scheduler.planner.pace import least_step
 from ignite_scheduler.planner.problem import Problem
 from ignite_scheduler.planner.request import Request, requested
-from ignite_scheduler.planner.setup import prepare
+from ignite_scheduler.planner.setup import goal_of, prepare
 from ignite_scheduler.planner.terms import held
+from ignite_scheduler.planner.tree import TIE
 from ignite_scheduler.planner.unused import unused_reasons
 from ignite_scheduler.planner.why import reasons
 
 NUM_ALTERNATIVES = 4
+
+START_SHARE = 20
+"""Part of the budget that goes to straight chains where they are only a start for groups."""
+
+Search = Callable[[Problem, Request, Assignment | None], Found]
 
 
 def plan(problem: Problem) -> Plan | Infeasible:
@@ -55,7 +65,53 @@ def plan(problem: Problem) -> Plan | Infeasible:
 
 def best(request: Request) -> Found | Infeasible:
     """The best assignment over all families of plans that the request permits."""
-    return _straight(request)
+    many = len(request.problem.profile.layers) > MOST_LAYERS
+    chain = search_in_runs(request, _chains) if many else _chains(request)
+    found = chain if isinstance(chain, Found) else None
+    proven = 0.0 if found is None else found.bound
+    for search in _beyond_chains(request):
+        known = () if found is None or found.best is None else (found.best, *found.others)
+        other = search(request.problem, request, known[0] if known else None)
+        if other.best is not None and (found is None or other.value < found.value - TIE):
+            proven = max(min(proven, other.bound), _any_plan(request))
+            found = replace(other, bound=proven, others=(*other.others, *known))
+    return chain if found is None else found
+
+
+def _chains(request: Request) -> Found | Infeasible:
+    """The best chain of stages, and what is proven about all chains that are permitted."""
+    known, refusal = None, None
+    if request.straight and not request.classes.wide:
+        if request.only_straight:
+            return _straight(request)
+        work = request.problem.work // START_SHARE  # proofs are left to the search for groups
+        answer = _straight(replace(request, problem=replace(request.problem, work=work)))
+        known, refusal = (answer, None) if isinstance(answer, Found) else (None, answer)
+    search = groups.search if groups.fits_here(request) else large.search
+    found = search(request.problem, request, None if known is None else known.best)
+    if known is None:
+        return found if found.best is not None else refusal or not_found(request.classes)
+    assert known.best is not None
+    if found.best is None:
+        return replace(known, bound=min(found.bound, known.value), method=found.method)
+    return replace(found, others=(*found.others, known.best, *known.others))
+
+
+def _beyond_chains(request: Request) -> Iterator[Search]:
+    """Searches for plans that are no chains, as far as the request permits such plans."""
+    if "graph" in request.problem.abilities:
+        yield graphs.search
+    few = len(request.problem.profile.layers) <= MOST_LAYERS
+    if "workers" in request.problem.abilities and few:
+        yield workers.search
+
+
+def _any_plan(request: Request) -> float:
+    """A value that no plan of any kind goes below."""
+    if request.problem.objective == "energy":  # idle power may be nothing
+        return 0.0
+    goal = goal_of(request.problem, request.devices)
+    return least_step(request) * (goal.base_rate + float(goal.rate.min()))
 
 
 def _straight(request: Request) -> Found | Infeasible:
