@@ -86,12 +86,14 @@ def test_one_measured_size_is_taken_as_eight_samples() -> None:
 
 
 @SHARED
+@pytest.mark.parametrize("abilities", [frozenset(), peers.ABILITIES], ids=["one device a stage", "groups and workers"])
 @pytest.mark.parametrize("cluster", ["A", "D"])
-def test_ours_is_never_worse_with_one_device_a_stage(cluster: str) -> None:
+def test_ours_is_never_worse(cluster: str, abilities: frozenset[str]) -> None:
     for name, profile in peers.profiles(PROFILES, "dapple/amoeba-6", 50):
         for tight in (False, True):
             scale = peers.tight_scale(profile, cluster, peers.MICROBATCHES, peers.SAMPLES) if tight else float("inf")
             problem = make_problem(profile, make_cluster(cluster, scale), peers.MICROBATCHES, samples=peers.SAMPLES)
+            problem = replace(problem, abilities=abilities)
             ours = plan(problem)
             assert isinstance(ours, Plan), name
             for peer in PEERS:
