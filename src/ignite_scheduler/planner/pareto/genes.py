@@ -9,16 +9,20 @@ comes where memory is short is the device with most room for what it costs.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ignite_scheduler.planner.compiled import compiled
 from ignite_scheduler.planner.kernel import Floats, Numbers, Room, make_room
 from ignite_scheduler.planner.pareto.weights import Weights
 from ignite_scheduler.planner.problem import Family
 
 HALVINGS = 24
 """Steps of the search for the pace at which stages are level."""
+
+LEVELLED = 0.4
+"""Share of the changes of devices after which the stages are levelled."""
 
 
 class Genes(NamedTuple):
@@ -66,34 +70,46 @@ def level(numbers: Numbers, busy: Floats, classes: tuple[int, ...]) -> tuple[int
     """
     if len(classes) > min(int(numbers.max_stages), int(numbers.num_layers)):
         return None
-    high = float(busy[:, -1].max()) * (1 + 1e-9)
-    best = _placed(numbers, busy, classes, high)
-    if best is None:
-        return None
+    first = np.zeros(len(classes), dtype=np.int64)
+    found = _level(numbers.first_fit, numbers.may_cut, busy, np.array(classes, dtype=np.int64), first)
+    return tuple(first.tolist()) if found else None
+
+
+@compiled
+def _level(first_fit: Any, may_cut: Any, busy: Any, classes: Any, first: Any) -> bool:
+    high = 0.0
+    for c in classes:
+        high = max(high, busy[c, -1] * (1 + 1e-9))
+    trial = np.zeros(len(classes), np.int64)
+    if not _placed(first_fit, may_cut, busy, classes, high, first):
+        return False
     low = 0.0
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
-        found = _placed(numbers, busy, classes, middle)
-        if found is None:
-            low = middle
+        if _placed(first_fit, may_cut, busy, classes, middle, trial):
+            high = middle
+            first[:] = trial
         else:
-            high, best = middle, found
-    return best
+            low = middle
+    return True
 
 
-def _placed(numbers: Numbers, busy: Floats, classes: tuple[int, ...], pace: float) -> tuple[int, ...] | None:
-    end, stages = int(numbers.num_layers), len(classes)
-    first = []
-    for q, c in enumerate(classes):
-        row = busy[c]
-        begin = int(np.searchsorted(row, row[end] - pace * (1 + 1e-12), side="left"))
-        begin = max(begin, int(numbers.first_fit[c, q + 1, end]), stages - 1 - q)
-        begin = permitted_cut(numbers, begin)
+@compiled
+def _placed(first_fit: Any, may_cut: Any, busy: Any, classes: Any, pace: float, first: Any) -> bool:
+    """Let every stage, from the end, take what it can within the pace; whether all layers are placed."""
+    stages = len(classes)
+    end = busy.shape[1] - 1
+    for q in range(stages):
+        c = classes[q]
+        begin = max(first_fit[c, q + 1, end], stages - 1 - q)
+        begin += np.searchsorted(busy[c, begin:end], busy[c, end] - pace * (1 + 1e-12))
+        while begin < end and not may_cut[begin]:
+            begin += 1
         if begin >= end:
-            return None
-        first.append(begin)
+            return False
+        first[q] = begin
         end = begin
-    return tuple(first) if end == 0 else None
+    return bool(end == 0)
 
 
 def permitted_cut(numbers: Numbers, layer: int) -> int:
@@ -122,7 +138,7 @@ def crossed(one: Genes, other: Genes, stages: int) -> Genes:
 
 
 def changed(ground: Ground, genes: Genes, num_families: int, source: np.random.Generator) -> Genes:
-    """The pipeline with one thing changed at random."""
+    """The pipeline with one thing changed at random, and often levelled after that."""
     classes, first, family = list(genes.classes), list(genes.first), genes.family
     stages, num_classes = len(classes), len(ground.numbers.counts)
     q = int(source.integers(stages))
@@ -145,9 +161,8 @@ def changed(ground: Ground, genes: Genes, num_families: int, source: np.random.G
             first.insert(q, int(source.integers(first[q] + 1, end)))
     elif kind == 5:
         family = int(source.integers(num_families))
-    else:
-        found = level(ground.numbers, ground.busy, genes.classes)
-        first = list(found or genes.first)
+    if kind == 6 or (kind in (1, 2, 3, 4) and source.random() < LEVELLED):
+        first = list(level(ground.numbers, ground.busy, tuple(classes)) or first)
     return Genes(tuple(classes), tuple(first), family)
 
 

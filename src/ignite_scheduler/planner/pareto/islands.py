@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import chain, product
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -32,7 +32,7 @@ from ignite_scheduler.planner.pareto.multisets import restricted, used
 from ignite_scheduler.planner.pareto.objectives import CRITERIA, Criterion
 from ignite_scheduler.planner.pareto.weights import NUM_VALUES, TIME, weigh, weighed
 from ignite_scheduler.planner.setup import Setup, quick_figures
-from ignite_scheduler.planner.solve import Choice
+from ignite_scheduler.planner.solve import Choice, first_plan
 from ignite_scheduler.planner.tree import WORK_ACTIONS
 
 FAMILIES: Final = 6
@@ -49,6 +49,10 @@ LEAST_WEIGHT: Final = 0.01
 
 BOX: Final = 0.0005
 """Width of a box of the archive, as a share of a value."""
+
+SWEEP: Final = 6
+"""Caps from which the planner's first plans are made, and the work of each such plan."""
+FOUNDER_WORK: Final = 200
 
 EXCHANGE: Final = 20
 """Rounds of breeding between two exchanges."""
@@ -144,7 +148,7 @@ def islands_front(
     """
     sea = _sea(setup, criteria, source, seeds)
     isles = [Island(weight, place % 2 == 1) for place, weight in enumerate(_weights(criteria))]
-    for genes in _settlers(sea, setup, budget // 4):
+    for genes in chain(_founders(sea, setup), _settlers(sea, setup, budget // 4)):
         sea.weigh(genes)
     if not sea.archive.held:
         return Front((), False, sea.work)
@@ -192,6 +196,27 @@ def _weights(criteria: Sequence[Criterion]) -> Iterator[Floats]:
         for name, part in zip(criteria, parts, strict=True):
             weight[CRITERIA.index(name)] = max(part / SHARES, LEAST_WEIGHT)
         yield weight
+
+
+def _founders(sea: Sea, setup: Setup) -> Iterator[Genes]:
+    """The planner's own first plans on up to so many devices and without each class, where multisets can be listed.
+
+    They know exactly what fits, which matters where memory leaves few pipelines.
+    """
+    if setup.classes.wide:
+        return
+    held = setup.classes.counts_of()
+    sizes = held.sum(axis=1)
+    parts = [sizes <= stages for stages in steps(setup.permit.max_stages)]
+    parts += [held[:, c] == 0 for c in range(held.shape[1])]
+    for place, ground in enumerate(sea.grounds):
+        for part in parts:
+            allowed = setup.permit.allowed & part
+            if allowed.any():
+                choice, _ = first_plan(ground.numbers._replace(allowed=allowed), sweep=SWEEP)
+                sea.work += FOUNDER_WORK
+                if choice.classes:
+                    yield Genes(choice.classes, choice.first, place)
 
 
 def _settlers(sea: Sea, setup: Setup, budget: int) -> Iterator[Genes]:
