@@ -115,6 +115,8 @@ def fitting(work, profile, devices, i, j, held, samples, actions):
             continue
         if not actions.recompute[recomputed != KEEP] or (recomputed == EACH and actions.recompute[0]):
             continue
+        if recomputed == CHEAPEST and not actions.recompute[0]:
+            continue
         if offload and held > 2 and devices[0].host_bandwidth is None:
             continue
         marked = worth_it(profile, i, j) if recomputed == CHEAPEST else set(layers)

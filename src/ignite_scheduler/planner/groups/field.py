@@ -111,8 +111,12 @@ class Made:
     groups: Groups
 
 
-def make_field(request: Request, layout: Layout, model: Model, costs: Costs, family: Family, goal: Goal) -> Made:
-    """The family's field."""
+def make_field(
+    request: Request, layout: Layout, model: Model, costs: Costs, family: Family, goal: Goal, most: float = np.inf
+) -> Made:
+    """The family's field, for chains whose step is below ``most``."""
+    # a stage is busy for all microbatches but the last, smaller one at least
+    most_busy = most / max(1, family.num_microbatches - (family.samples != family.last_samples))
     costs = for_family(costs, family.samples, family.last_samples)
     groups = dealt(layout, costs)
     shares = np.stack([groups.base, _last(groups, family.last_samples)], axis=1)
@@ -121,9 +125,8 @@ def make_field(request: Request, layout: Layout, model: Model, costs: Costs, fam
     held = [in_flight(family, n) for n in range(1, request.max_stages + 1)]
     rows = np.unique(held)
     figures = figures_of(costs, groups, shares, goal, family.num_microbatches)
-    status, lowest, special, special_shares = status_of(costs, groups, may_cut, rows)
-    for entry in range(1, len(special)):
-        _complete(costs, groups, goal, family, entry, special, special_shares, figures)
+    status, lowest, special, special_shares = status_of(costs, groups, may_cut, rows, int(layout.held.max()), most_busy)
+    _complete(costs, groups, goal, family, special, special_shares, figures)
     counted = request.min_stages > 1 or request.max_stages < min(model.num_layers, int(layout.held.max()))
     depths = request.max_stages if counted else len(rows) if len(special) > 1 or (status < 0).any() else 1
     order = orders(family.schedule, request.max_stages, family.num_microbatches)
@@ -254,22 +257,24 @@ def _spared(costs: Costs, groups: Groups, g: int, goal: Goal, slowest: Any) -> A
 
 
 def _complete(
-    costs: Costs, groups: Groups, goal: Goal, family: Family, entry: int, special: Floats, shares: Ints, figures: Floats
+    costs: Costs, groups: Groups, goal: Goal, family: Family, special: Floats, shares: Ints, figures: Floats
 ) -> None:
-    """Fill in what a special entry has in common with base shares: its group's all-reduce and update."""
-    g, j, i = (int(x) for x in special[entry, [EXTRA, RING, UPDATE]])
-    special[entry, RING], special[entry, UPDATE] = figures[g, j, i, RING], figures[g, j, i, UPDATE]
-    special[entry, EXTRA] = 0.0
-    size = int(groups.size[g])
-    for r, c in enumerate(groups.members[g, :size]):
-        if goal.extra[c] == 0:
-            continue
-        for s, times in ((shares[entry, 0, r], family.num_microbatches - 1), (shares[entry, 1, r], 1)):
-            if s > 0:
-                seconds = costs.forward[c, s, j] - costs.forward[c, s, i] + costs.backward[c, s, j]
-                seconds += 2 * costs.overhead[c] - costs.backward[c, s, i]
-                special[entry, EXTRA] += goal.extra[c] * times * seconds
-    special[entry, EXTRA] += _spared(costs, groups, g, goal, figures[g, :, :, UPDATE])[j, i]
+    """Fill in what special entries have in common with base shares, and what they add to the objective."""
+    g, j, i = special[:, [EXTRA, RING, UPDATE]].astype(np.int64).T
+    special[:, RING], special[:, UPDATE] = figures[g, j, i, RING], figures[g, j, i, UPDATE]
+    special[:, EXTRA] = 0.0
+    if not goal.extra.any():
+        return
+    for r in range(groups.members.shape[1]):
+        c = groups.members[g, r]
+        weight = np.where(c >= 0, goal.extra[c], 0.0)
+        own = costs.update[c, j] - costs.update[c, i] + costs.closing[c]
+        special[:, EXTRA] += weight * (own - special[:, UPDATE])
+        for e, times in ((0, family.num_microbatches - 1), (1, 1)):
+            s = shares[:, e, r]
+            for rows in (costs.forward, costs.backward):
+                seconds = rows[c, s, j] - rows[c, s, i] + costs.overhead[c]
+                special[:, EXTRA] += weight * times * np.where(s > 0, seconds, 0.0)
 
 
 def _shifting(status: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:

@@ -15,10 +15,13 @@ from ignite_scheduler.planner.kernel import Floats, Ints
 Statuses = tuple[npt.NDArray[np.int32], Ints, Floats, Ints]
 
 
-def status_of(costs: Costs, groups: Groups, may_cut: npt.NDArray[np.bool_], held: Ints) -> Statuses:
+def status_of(
+    costs: Costs, groups: Groups, may_cut: npt.NDArray[np.bool_], held: Ints, num_devices: int, most_busy: float
+) -> Statuses:
     """Status, lowest layers that fit, and seconds and shares of what fits only with shifted shares or actions.
 
-    Of a special entry the last three figures are its group, end and first layer until they are completed.
+    Of a special entry the last three figures are its group, end and first layer until they are completed. Runs of
+    layers that take longer than ``most_busy`` seconds a microbatch, whatever the shares, are left out among these.
     """
     size, width = costs.num_layers, groups.members.shape[1]
     status = np.zeros((len(groups.size), len(held), size + 1, size + 1), dtype=np.int32)
@@ -28,14 +31,32 @@ def status_of(costs: Costs, groups: Groups, may_cut: npt.NDArray[np.bool_], held
         timed = cuts & (groups.base[g, 0] > 0)
         for c in groups.members[g, :count]:
             timed = timed & (np.arange(size + 1)[None, :] >= costs.barrier[c][:, None])
+        useful = _least_busy(costs, groups.members[g, :count]) <= most_busy
         for row, in_flight in enumerate(held):
             fits = timed & free & _fits(costs, groups, g, int(in_flight))
-            status[g, row] = np.where(fits, 0, np.where(timed, 1, NO_FIT))
+            status[g, row] = np.where(fits, 0, np.where(timed & useful, 1, NO_FIT))
     special, shares = np.zeros((1, 7)), np.zeros((1, 2, width), dtype=np.int64)
     if (status > 0).any():
-        special, shares = _act(costs, groups, held, status)
+        special, shares = _act(costs, groups, held, num_devices, status)
     reach = np.where(status >= 0, np.arange(size + 1, dtype=np.int64)[None, None, None, :], size)
     return status, np.minimum(reach.min(axis=3), np.arange(size + 1)[None, None, :]), special, shares
+
+
+def _least_busy(costs: Costs, members: Ints) -> Floats:
+    """[end, first]: seconds of a forward and a backward that no shares go below.
+
+    Each replica takes at least ρ a sample, its least seconds a sample over all shares; so the slowest takes at least
+    the samples ÷ Σ 1/ρ.
+    """
+    speed = np.zeros((costs.num_layers + 1, costs.num_layers + 1))
+    samples = np.arange(1, costs.samples + 1)[:, None]
+    for c in members:
+        each = (costs.forward[c, 1 : costs.samples + 1] + costs.backward[c, 1 : costs.samples + 1]) / samples
+        least = np.concatenate(([0.0], np.cumsum(np.diff(each, axis=1).min(axis=0))))
+        with np.errstate(divide="ignore"):
+            speed += 1.0 / np.maximum(least[:, None] - least[None, :], 0.0)
+    with np.errstate(divide="ignore"):
+        return np.asarray(costs.samples / speed, dtype=np.float64)
 
 
 def _fits(costs: Costs, groups: Groups, g: int, in_flight: int) -> npt.NDArray[np.bool_]:
@@ -78,7 +99,7 @@ def held_matrix(costs: Costs) -> Floats:
 
 
 @compiled
-def _act(costs: Any, groups: Any, held: Any, status: Any) -> Any:
+def _act(costs: Any, groups: Any, held: Any, num_devices: int, status: Any) -> Any:
     """Exchange every 1 in ``status`` for the number of a special entry, or NO_FIT; the entries' seconds and shares."""
     count = 1
     for value in status.flat:
@@ -93,7 +114,8 @@ def _act(costs: Any, groups: Any, held: Any, status: Any) -> Any:
                 for i in range(j - 1, -1, -1):
                     if status[g, row, j, i] <= 0:
                         continue
-                    if row > 0 and status[g, row - 1, j, i] < 0:  # with fewer in flight it did not fit
+                    # with fewer in flight it did not fit, or behind it there are not devices for so many stages
+                    if row > 0 and (status[g, row - 1, j, i] < 0 or row > num_devices - groups.size[g]):
                         status[g, row, j, i] = NO_FIT
                         continue
                     code = cheapest(costs, groups.members[g], groups.size[g], groups.base[g], groups.order[g], i, j,

@@ -23,7 +23,7 @@ overflow; replicas in order of node, speed, id; memory actions by :func:`.stage.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -116,10 +116,14 @@ def search(problem: Problem, request: Request, incumbent: Assignment | None = No
     ``Found.best`` is None where nothing better than the incumbent was found; with ``complete`` there is nothing.
     Values within 1e-9 are equal; of equal ones the one with fewer devices is preferred as far as it is met.
     """
+    if not fits_here(request):
+        return Found(best=None, bound=0.0, method="chains of groups: too many to list", complete=False)
     instance = make_instance(problem, request)
     best = Best()
     if incumbent is not None:
         best.value = value_of(problem, incumbent)
+    elif request.replicas is None and np.isfinite(instance.costs.memory).any():
+        _single(request, best)
     opened: list[Opened] = []
     bound = math.inf
     for quick, family in sorted((quick_bound(instance, family), family) for family in request.families):
@@ -129,7 +133,8 @@ def search(problem: Problem, request: Request, incumbent: Assignment | None = No
         if best.work >= problem.work:
             bound = min(bound, quick)
             continue
-        made = make_field(request, instance.layout, instance.model, instance.costs, family, instance.goal)
+        most = best.value * (1 + 1e-9) if problem.objective == "time" else math.inf
+        made = make_field(request, instance.layout, instance.model, instance.costs, family, instance.goal, most)
         task = make_task(made, instance.layout)
         left, choice = _open(instance, task, incumbent, best)
         if left < math.inf:
@@ -148,6 +153,16 @@ def search(problem: Problem, request: Request, incumbent: Assignment | None = No
         others=tuple(assignment for _, assignment in sorted(best.others, key=lambda entry: entry[0])[:NUM_OTHERS]),
         work=best.work,
     )
+
+
+def _single(request: Request, best: Best) -> None:
+    """Begin with the best chain of single devices: what takes longer need not be fitted into memory."""
+    singles = replace(request, replicas=1)
+    found = search(request.problem, singles)
+    best.work += found.work
+    if found.best is not None:
+        best.value, best.assignment = found.value, found.best
+        best.others.append((found.value, found.best))
 
 
 def make_instance(problem: Problem, request: Request) -> Instance:
@@ -200,6 +215,7 @@ def _open(instance: Instance, task: Task, incumbent: Assignment | None, best: Be
     bound = 0.0
     if not starts:
         starts, bound = filled(task)
+        bound = best.value if bound == math.inf and best.value < math.inf else bound
     choice = climbed(task, starts, instance.problem.work - best.work)
     _accept(instance, task, choice, best)
     _count(task, best)

@@ -135,14 +135,16 @@ def bytes_needed(costs: Any, size: int, code: int, parameters: float, kept: floa
 def _most_samples(costs: Any, size: int, code: int, parameters: float, kept: float, extra: float, space: float,
                   held: int, memory: float) -> int:  # fmt: skip
     """Samples of a full microbatch that a replica's memory holds."""
-    low, high = -1, costs.samples
-    while low < high:
-        middle = (low + high + 1) // 2
-        if bytes_needed(costs, size, code, parameters, kept, extra, space, held, middle) <= memory:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    fixed = bytes_needed(costs, size, code, parameters, kept, extra, space, held, 0)
+    if fixed > memory:
+        return -1
+    each = bytes_needed(costs, size, code, parameters, kept, extra, space, held, 1) - fixed
+    most = costs.samples
+    if each > 0 and (memory - fixed) / each < most:
+        most = int((memory - fixed) / each) + 1  # the quotient may be rounded
+    while bytes_needed(costs, size, code, parameters, kept, extra, space, held, most) > memory:
+        most -= 1
+    return most
 
 
 @compiled
@@ -210,6 +212,20 @@ def _acted_seconds(costs: Any, members: Any, size: int, shares: Any, code: int, 
 
 
 @compiled
+def _mark(order: Any, costs: Any, i: int, j: int, most: int, chosen: Any) -> int:
+    """Mark so many of the layers i … j − 1 that save bytes when they are recomputed, cheapest first; their number."""
+    count = 0
+    for index in range(i, j):
+        chosen[index] = False
+    for index in order:
+        own = costs.activations[index + 1] - costs.activations[index]
+        if count < most and i <= index < j and own > costs.reads[index]:
+            chosen[index] = True
+            count += 1
+    return count
+
+
+@compiled
 def _try_code(costs: Any, members: Any, size: int, base: Any, order: Any, i: int, j: int, held: int, code: int,
               chosen: Any, shares: Any, limits: Any, out: Any) -> bool:  # fmt: skip
     """Write shares, recomputed layers and seconds of the stage under ``code``; False where it does not fit so."""
@@ -222,19 +238,27 @@ def _try_code(costs: Any, members: Any, size: int, base: Any, order: Any, i: int
     for r in range(size):
         shares[r] = base[r]
     fits = _fits(costs, members, size, shares, code, parameters, kept, extra, space, held)
-    if recomputed == CHEAPEST:
-        for index in order:
-            if fits:
-                break
-            own = costs.activations[index + 1] - costs.activations[index]
-            if i <= index < j and own > costs.reads[index]:
-                chosen[index] = True
-                kept, extra = kept_bytes(costs, i, j, chosen, recomputed)
-                fits = _fits(costs, members, size, shares, code, parameters, kept, extra, space, held)
+    if recomputed == CHEAPEST and not fits:
+        low, high = 0, _mark(order, costs, i, j, costs.num_layers, chosen)
+        kept, extra = kept_bytes(costs, i, j, chosen, recomputed)
+        fits = _fits(costs, members, size, shares, code, parameters, kept, extra, space, held)
+        while fits and high - low > 1:  # so few do not suffice, so many do
+            middle = (low + high) // 2
+            _mark(order, costs, i, j, middle, chosen)
+            kept, extra = kept_bytes(costs, i, j, chosen, recomputed)
+            if _fits(costs, members, size, shares, code, parameters, kept, extra, space, held):
+                high = middle
+            else:
+                low = middle
+        _mark(order, costs, i, j, high, chosen)
+        kept, extra = kept_bytes(costs, i, j, chosen, recomputed)
     if not fits:
         for r in range(size):
             limits[r] = _most_samples(costs, size, code, parameters, kept, extra, space, held, costs.memory[members[r]])
-        if not share_out(costs, members, size, limits, 1, shares):
+        room = 0
+        for r in range(size):
+            room += limits[r]
+        if room < costs.samples or not share_out(costs, members, size, limits, 1, shares):
             return False
     _acted_seconds(costs, members, size, shares, code, kept, chosen, i, j, held, out)
     return True
@@ -259,13 +283,22 @@ def _permitted(costs: Any, members: Any, size: int, code: int, held: int) -> boo
     return bool(sharded and again and costs.offload[1 if code & OFFLOAD else 0])
 
 
+@inlined
+def _same(a: Any, b: Any, size: int) -> bool:
+    same = True
+    for r in range(size):
+        same = same and a[r] == b[r]
+    return same
+
+
 @compiled
 def cheapest(costs: Any, members: Any, size: int, base: Any, order: Any, i: int, j: int, held: int, chosen: Any,
              shares: Any, out: Any) -> int:  # fmt: skip
     """The code of the cheapest actions with which the layers i … j − 1 fit the group, or NO_FIT.
 
     Of all permitted combinations, each with the base shares or, where they do not fit, with shares shifted off full
-    replicas: least seconds of a full forward and backward; of equal ones the one with fewer actions.
+    replicas: least seconds of a full forward and backward; of equal ones the one with fewer actions. What fits with the
+    base shares by sharding alone, which takes no time, does that.
 
     Parameters
     ----------
@@ -283,6 +316,11 @@ def cheapest(costs: Any, members: Any, size: int, base: Any, order: Any, i: int,
     for r in range(size):
         if i < costs.barrier[members[r], j]:
             return NO_FIT
+    parameters = held_parameters(costs, i, j)
+    for r in range(size):  # nothing makes these smaller
+        least = parameters * (costs.working + costs.state / (size if costs.shard[1] else 1)) * costs.factor
+        if least > costs.memory[members[r]]:
+            return NO_FIT
     for actions in range(4):
         for code in range(16):
             count = (code & SHARD > 0) + (code & OFFLOAD > 0) + (code & EACH > 0)
@@ -290,6 +328,8 @@ def cheapest(costs: Any, members: Any, size: int, base: Any, order: Any, i: int,
                 continue
             if not _try_code(costs, members, size, base, order, i, j, held, code, chosen, shares, limits, out):
                 continue
+            if code & ~SHARD == 0 and _same(shares, base, size):  # it takes no longer than without any action
+                return code
             if out[0] + out[1] < best * (1 - 1e-12):
                 best, found = out[0] + out[1], code
     if found != NO_FIT:
