@@ -1,6 +1,9 @@
 """Gangs whose stages have several devices: trained by their plan, saved once, resumed by any other plan."""
 
 import json
+import os
+import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ from engine_cases import make_job, make_plan, make_spec
 from ignite_scheduler.cost.communication import ring_seconds
 from ignite_scheduler.engine import reference
 from ignite_scheduler.engine.gang import Gang
-from ignite_scheduler.engine.reports import Failed, Finished, Report
+from ignite_scheduler.engine.reports import Failed, Finished, Progressed, Report
 from ignite_scheduler.engine.saved import latest
 from ignite_scheduler.engine.specification import GangSpec
 from ignite_scheduler.model import Checkpointing, Evaluation, LearningRateSchedule, Link, Optimizer, Reference
@@ -153,3 +156,24 @@ def test_batch_normalisation_beside_replicas_trains(tmp_path: Path) -> None:
     assert run(make_spec(job, plan, tmp_path))[-1] == Finished(done=3)
     expected = reference.train(job, 3, (4, 4))
     assert [line["loss"] for line in metrics(tmp_path)] == pytest.approx(expected.losses, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [(signal.SIGKILL, "died: signal 9 (SIGKILL)"), (signal.SIGSTOP, "fell silent, says rank 0")]
+)
+def test_a_lost_replica_is_named(number: signal.Signals, words: str, tmp_path: Path) -> None:
+    job = make_job(steps=100_000)
+    spec = make_spec(job, make_plan(job, [5], [4, 4], shares=((2, 2),)), tmp_path)
+    gang = Gang.start(replace(spec, timeout=3.0))
+    try:
+        for report in gang.wait(60):
+            if isinstance(report, Progressed):
+                break
+        os.kill(gang.process_ids[1], number)
+        *_, ending = gang.wait(60)
+    finally:
+        gang.kill()
+        list(gang.wait(30))
+    assert isinstance(ending, Failed)
+    assert (ending.rank, ending.device, ending.fault) == (1, "rank-1", "device")
+    assert words in ending.reason

@@ -33,7 +33,7 @@ def find_cause(codes: Sequence[int | None], troubles: Mapping[int, Trouble]) -> 
     """The cause among exit statuses by rank (None = still alive, negative = killed by that signal) and last words.
 
     A rank that reported an error of its own comes first, then one that a signal killed, then one that left without a
-    word, then one of which others say that it fell silent, and last a witness itself.
+    word, then one of which others say that it fell silent, or that alone has said nothing, and last a witness itself.
     """
     for rank, trouble in sorted(troubles.items()):
         if trouble.kind != "peer":
@@ -41,6 +41,9 @@ def find_cause(codes: Sequence[int | None], troubles: Mapping[int, Trouble]) -> 
     killed = {rank: -code for rank, code in enumerate(codes) if code is not None and code < 0}
     wordless = {rank: code for rank, code in enumerate(codes) if code and rank not in troubles}
     silent = [t.peer for t in troubles.values() if t.peer is not None and t.peer not in troubles]
+    quiet = [rank for rank, code in enumerate(codes) if code is None and rank not in troubles]
+    if not silent and len(quiet) == 1:  # an exchange among several does not tell who was missing
+        silent = quiet
     if killed:
         rank, number = next(iter(killed.items()))
         return Cause(rank=rank, reason=f"died: signal {number}{_signal_name(number)}", fault="device")

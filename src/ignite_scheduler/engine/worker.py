@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -99,7 +100,8 @@ class Worker:
         ranks = self.crew.ranks[own]
         self.leads = ranks[0] == rank
         if groups is None:
-            groups = {each: dist.new_group(list(each)) for each in self.crew.ranks if len(each) > 1}
+            wait = timedelta(seconds=spec.timeout)
+            groups = {each: dist.new_group(list(each), timeout=wait) for each in self.crew.ranks if len(each) > 1}
 
         self._data = Samples(job.data, dtype=self._dtype, device=self._place, owner=job.name)
         self._order = SampleOrder(num_samples=len(self._data), batch=job.batch.total, seed=job.seed)

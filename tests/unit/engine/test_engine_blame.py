@@ -22,7 +22,8 @@ FULL = Trouble(kind="device", reason="out of memory")
         ([None, 1, 4], {2: LOST_1}, 1, "device", "exited with status 1 without a word"),
         ([4, None], {0: LOST_1}, 1, "device", "fell silent, says rank 0: lost contact with rank 1"),
         ([4, 4], {0: LOST_1, 1: LOST}, 0, "device", "lost contact with rank 1"),
-        ([4, None], {0: LOST}, 0, "device", "lost contact while adding up the loss"),
+        ([4, None], {0: LOST}, 1, "device", "fell silent, says rank 0: lost contact while adding up the loss"),
+        ([4, None, None], {0: LOST}, 0, "device", "lost contact while adding up the loss"),
         ([None, -250], {}, 1, "device", "died: signal 250"),
     ],
 )

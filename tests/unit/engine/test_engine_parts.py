@@ -402,6 +402,29 @@ def test_a_cluster_is_played_with_its_speeds_and_links(tmp_path: Path) -> None:
         emulated(job(), plan(), Cluster(name="c", nodes=nodes, links=()), directory=tmp_path)
 
 
+def test_replicas_need_links_among_each_other_and_to_those_that_they_share_samples_with(tmp_path: Path) -> None:
+    from ignite_scheduler.engine.doctor import Arrangement, bare_plan
+
+    nodes = tuple(
+        Node(name=f"n{i}", devices=(Device(id=f"rank-{i}", node=f"n{i}", kind="box", memory=1e9, speed=0.5),))
+        for i in range(4)
+    )
+    grouped = bare_plan(job(), ["a", "b"], Arrangement(split=(1, 1), shares=((1, 1), (1, 1))), (2, 2), "1f1b")
+
+    def spec(*pairs: tuple[int, int]) -> GangSpec:
+        links = tuple(
+            LinkRule(bandwidth=1e6, latency=0.0, sources=frozenset({f"n{a}"}), targets=frozenset({f"n{b}"}))
+            for a, b in pairs
+        )
+        return emulated(job(), grouped, Cluster(name="c", nodes=nodes, links=links), directory=tmp_path)
+
+    assert set(spec((0, 1), (2, 3), (0, 2), (1, 3)).links) >= {(0, 1), (1, 0), (2, 3), (0, 2), (3, 1)}
+    with pytest.raises(InputError, match="no link from 'rank-2' to 'rank-3'"):
+        spec((0, 1), (0, 2), (1, 3))
+    with pytest.raises(InputError, match="no link from 'rank-1' to 'rank-3'"):
+        spec((0, 1), (2, 3), (0, 2))
+
+
 def test_a_precision_that_the_engine_cannot_train_in_is_refused_before_the_start(tmp_path: Path) -> None:
     from dataclasses import replace
 
