@@ -144,7 +144,7 @@ def _most_samples(costs: Any, size: int, code: int, parameters: float, kept: flo
         most = int((memory - fixed) / each) + 1  # the quotient may be rounded
     while bytes_needed(costs, size, code, parameters, kept, extra, space, held, most) > memory:
         most -= 1
-    return most
+    return int(most)
 
 
 @compiled
