@@ -105,13 +105,15 @@ def test_the_run_directory_holds_what_the_contract_says(done: tuple[RunReport, l
 def test_what_each_job_showed_is_written_down(done: tuple[RunReport, list[Snapshot]]) -> None:
     for job in done[0].jobs[:2]:
         seen, plan = load_observation(job.directory / "observation.json"), job.plans[-1]
-        assert [stage.device for stage in seen.stages] == list(plan.device_ids)
-        assert [stage.forward[0] for stage in seen.stages] == [stage.forward for stage in plan.stages]
-        for stage in seen.stages:
-            assert stage.measured_forward is not None
-            assert stage.measured_backward is not None
-            assert stage.measured_update is not None
-            assert stage.num_sharing == len(seen.stages)
+        assert len(seen.stages) == plan.num_stages
+        assert sorted(each.device for each in (*seen.stages, *seen.others)) == sorted(plan.device_ids)
+        for stage, planned in zip(seen.stages, plan.stages, strict=True):
+            assert stage.forward[0] + stage.backward[0] == pytest.approx(planned.forward + planned.backward)
+            assert (stage.measured_update is None) == (len(planned.devices) > 1)
+        for each in (*seen.stages, *seen.others):
+            assert each.measured_forward is not None
+            assert each.measured_backward is not None
+            assert each.num_sharing == len(plan.device_ids)
         assert all(edge.measured is not None for edge in seen.edges)
         assert seen.planned_step == pytest.approx(plan.predicted.step)
         assert (seen.step.median, seen.step.count) == (job.measured.step, STEPS - 5)
