@@ -68,9 +68,9 @@ class Case:
 
 HALF: Final = Case(layers=50, devices=32, kinds=FOUR_KINDS, hidden=2560, batch=256)
 SMALL: Final = Case(layers=100, devices=64, kinds=FOUR_KINDS, hidden=2560, batch=256)
-HALF_LARGE: Final = Case(layers=100, devices=512, kinds=EIGHT_KINDS, hidden=4096, batch=1024)
-LARGE: Final = Case(layers=200, devices=1024, kinds=EIGHT_KINDS, hidden=4096, batch=1024)
-DOUBLE_LARGE: Final = Case(layers=400, devices=2048, kinds=EIGHT_KINDS, hidden=4096, batch=1024)
+HALF_LARGE: Final = Case(layers=100, devices=512, kinds=EIGHT_KINDS, hidden=4096, batch=2048)
+LARGE: Final = Case(layers=200, devices=1024, kinds=EIGHT_KINDS, hidden=4096, batch=2048)
+DOUBLE_LARGE: Final = Case(layers=400, devices=2048, kinds=EIGHT_KINDS, hidden=4096, batch=2048)
 
 
 def catalogue_device(kind: str, node: str, index: int) -> Device:

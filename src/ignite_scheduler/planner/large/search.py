@@ -21,11 +21,13 @@ from ignite_scheduler.planner.request import Request
 SEED: Final = 20
 WALKED: Final = 3
 """Families in which first plans are improved."""
+FAMILIES: Final = 12
+"""Families in which plans are looked for at most; those of equal microbatches come first."""
 TRIAL: Final = 10_000
 """What a trial costs beside its actions, in actions."""
-ACTIONS: Final = 16
+ACTIONS: Final = 8
 """Actions timed for each unit of the problem's work, and options looked at for the bound."""
-LOOKS: Final = 25
+LOOKS: Final = 12
 
 UNITS: Final = (8, 4, 2, 1)
 
@@ -114,7 +116,9 @@ def _starts(ground: Ground) -> list[Start]:
 def _searched(request: Request) -> tuple[Family, ...]:
     """The families in which plans are looked for: under 1F1B where it is permitted, since it holds the least."""
     families = [family for family in request.families if family.samples <= MOST_SAMPLES]
-    return tuple(family for family in families if family.schedule != "gpipe") or tuple(families)
+    families = [family for family in families if family.schedule != "gpipe"] or families
+    even = [family for family in families if family.last_samples == family.samples] or families
+    return tuple(even[:: max(1, -(-len(even) // FAMILIES))])
 
 
 def _unit_sizes(ground: Ground, count: int) -> list[int]:

@@ -12,7 +12,7 @@ from ignite_scheduler.planner.large.ground import Ground
 from ignite_scheduler.planner.large.judge import Chain, Judge
 from ignite_scheduler.planner.large.line import Line, least_fill
 
-HALVINGS: Final = 7
+HALVINGS: Final = 6
 """Caps tried for the least one under which there is a chain."""
 EASED: Final = (1.0, 1.03, 1.08, 1.2, 1.5)
 """Multiples of that cap under which chains are taken."""
@@ -97,10 +97,11 @@ def first_chains(ground: Ground, line: Line, units: list[tuple[int, ...]], eased
     first, taken = np.zeros(most + 2, np.int64), np.zeros((most + 2, 2), np.int64)
     each = line.seconds[:, line.samples, size] + line.overhead
     high = float(each.max()) * 1.01 + 1e-12
-    low = high / (4.0 * len(units) * line.unit_size * float(each.max() / each.min()))
+    low = 0.9 / float((line.unit_size / each[line.kind]).sum())  # all devices share all work
     if not least_fill(line, high, most, first, taken):
         return []
-    for _ in range(HALVINGS + 3):
+    high = min(high, 4 * low) if least_fill(line, 4 * low, most, first, taken) else high
+    for _ in range(HALVINGS):
         middle = float(np.sqrt(low * high))
         if least_fill(line, middle, most, first, taken):
             high = middle
