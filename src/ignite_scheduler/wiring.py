@@ -35,7 +35,7 @@ from ignite_scheduler.daemon.report import RunReport, bars, job_report
 from ignite_scheduler.daemon.shell import Outcome, Shell
 from ignite_scheduler.daemon.story import Chronicle
 from ignite_scheduler.daemon.view import Pace, Snapshot, snapshot
-from ignite_scheduler.engine.abilities import ABILITIES
+from ignite_scheduler.engine.abilities import abilities_of
 from ignite_scheduler.errors import InputError, NotFoundError
 from ignite_scheduler.executors import ProcessExecutor, check_playable, load_engine
 from ignite_scheduler.model import Cluster, Job, Profile
@@ -304,7 +304,7 @@ class _Session:
             cluster=request.cluster,
             objective=request.objective,
             memory_margin=request.memory_margin,
-            abilities=ABILITIES,
+            abilities=abilities_of(asked.job),
             work=request.search_work,
         )
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ignite_scheduler.errors import InputError
-from ignite_scheduler.model import Plan
+from ignite_scheduler.errors import IgniteError, InputError
+from ignite_scheduler.model import Job, Plan
 
 ABILITIES: Final = frozenset({"replicas", "recompute", "shard", "offload"})
 """What it does beyond a chain of stages with one device each: stages on several devices with their own shares of each
@@ -13,6 +13,23 @@ microbatch, segments that are computed again, optimizer state spread over replic
 
 PRECISIONS: Final = ("fp32", "bf16", "fp64")
 """What it trains in. ``fp64`` is for checks; fp16 would need a loss scale."""
+
+
+def abilities_of(job: Job) -> frozenset[str]:
+    """What of that the engine does with the job's model.
+
+    Replicas of batch normalisation would each normalise by their own samples: no replicas then. A model that cannot be
+    built is none of this function's business; the run will say so.
+    """
+    from ignite_scheduler import zoo
+
+    try:
+        chain = zoo.outline(job.model, data=job.data)
+    except IgniteError:
+        return ABILITIES
+    from ignite_scheduler.engine.reference import has_batch_statistics
+
+    return ABILITIES - {"replicas"} if has_batch_statistics(chain) else ABILITIES
 
 
 def check_able(plan: Plan) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from ignite_scheduler.engine.abilities import ABILITIES, check_able
+from ignite_scheduler.engine.abilities import ABILITIES, abilities_of, check_able
 from ignite_scheduler.engine.chain import StageModule
 from ignite_scheduler.engine.crew import Crew
 from ignite_scheduler.engine.data import Reading
@@ -138,6 +138,15 @@ def test_what_the_engine_is_able_to_do_it_accepts() -> None:
     assert frozenset({"replicas", "recompute", "shard", "offload"}) == ABILITIES
     check_able(plan(shares=((2, 1), (1, 2)), actions=("recompute", "shard", "offload")))
     check_able(replace(plan(), stages=tuple(replace(s, inputs=() if s.index == 0 else (0,)) for s in plan().stages)))
+
+
+def test_models_with_batch_statistics_are_planned_without_replicas() -> None:
+    def job(**args: object) -> Job:
+        return Job(name="j", model=Reference(zoo="vgg11", args={"width": 0.1, **args}), batch=Batch(total=8))
+
+    assert abilities_of(job()) == ABILITIES
+    assert abilities_of(job(batch_norm=True)) == ABILITIES - {"replicas"}
+    assert abilities_of(job(width="wide")) == ABILITIES, "what is wrong with it is told by those who build it"
 
 
 @pytest.mark.parametrize(
