@@ -28,7 +28,7 @@ from ignite_scheduler.planner.pareto.objectives import Criterion, Figures, check
 from ignite_scheduler.planner.problem import Problem
 from ignite_scheduler.planner.setup import Setup, prepare
 
-ISLANDS_WORK: Final = 200_000
+ISLANDS_WORK: Final = 300_000
 """Pipelines that the islands time at most."""
 
 
