@@ -20,11 +20,12 @@ from dataclasses import replace
 
 from ignite_scheduler.cost import Assignment
 from ignite_scheduler.model import Infeasible, Plan
-from ignite_scheduler.planner import groups, large, straight, workers
+from ignite_scheduler.planner import groups, large, straight, workers, workers_bound
 from ignite_scheduler.planner.answers import no_plan, not_found
 from ignite_scheduler.planner.build import alternative, bound_of, built
 from ignite_scheduler.planner.coarse import MOST_LAYERS, search_in_runs
 from ignite_scheduler.planner.found import Found
+from ignite_scheduler.planner.graphs import linear
 from ignite_scheduler.planner.graphs import search as graphs
 from ignite_scheduler.planner.neighbours import distinct
 from ignite_scheduler.planner.pace import least_step
@@ -37,6 +38,12 @@ from ignite_scheduler.planner.unused import unused_reasons
 from ignite_scheduler.planner.why import reasons
 
 NUM_ALTERNATIVES = 4
+
+MANY_LAYERS = 100
+"""Models of more layers are searched in blocks of them."""
+
+MOST_LINEAR = 2_000
+"""Models of more layers have no tables over all of them."""
 
 START_SHARE = 20
 """Part of the budget that goes to straight chains where they are only a start for groups."""
@@ -65,17 +72,33 @@ def plan(problem: Problem) -> Plan | Infeasible:
 
 def best(request: Request) -> Found | Infeasible:
     """The best assignment over all families of plans that the request permits."""
-    many = len(request.problem.profile.layers) > MOST_LAYERS
-    chain = search_in_runs(request, _chains) if many else _chains(request)
+    chain = _in_runs(request) if len(request.problem.profile.layers) > MOST_LAYERS else _chains(request)
     found = chain if isinstance(chain, Found) else None
     proven = 0.0 if found is None else found.bound
     for search in _beyond_chains(request):
         known = () if found is None or found.best is None else (found.best, *found.others)
         other = search(request.problem, request, known[0] if known else None)
         if other.best is not None and (found is None or other.value < found.value - TIE):
-            proven = max(min(proven, other.bound), _any_plan(request))
+            low = workers_bound.least_value(request, other.value) if search is workers.search else other.bound
+            proven = max(min(proven, low), _any_plan(request))
             found = replace(other, bound=proven, others=(*other.others, *known))
     return chain if found is None else found
+
+
+def _in_runs(request: Request) -> Found | Infeasible:
+    """The best chain over a model of very many layers."""
+    chain = search_in_runs(request, _chains)
+    if not request.straight or len(request.problem.profile.layers) > MOST_LINEAR:
+        return chain
+    found = linear.search(request.problem, request, None)
+    if found.best is None:
+        return chain
+    if isinstance(chain, Infeasible):
+        return found if request.only_straight else replace(found, bound=_any_plan(request))
+    bound = max(found.bound, chain.bound) if request.only_straight else chain.bound
+    first, second = (found, chain) if found.value < chain.value else (chain, found)
+    assert second.best is not None
+    return replace(first, bound=min(bound, first.value), others=(*first.others, second.best))
 
 
 def _chains(request: Request) -> Found | Infeasible:
@@ -115,6 +138,10 @@ def _any_plan(request: Request) -> float:
 
 
 def _straight(request: Request) -> Found | Infeasible:
+    if len(request.problem.profile.layers) > MANY_LAYERS:
+        found = linear.search(request.problem, request, None)
+        if found.best is not None:
+            return found
     setup = prepare(request.problem)
     if isinstance(setup, Infeasible):
         return setup

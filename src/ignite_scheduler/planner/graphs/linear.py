@@ -112,7 +112,7 @@ def search(problem: Problem, request: Request, incumbent: Assignment | None) -> 
     if not request.straight:
         return Found(best=None)
     state = _State(budget=problem.work // SHARE_OF_WORK)
-    for order in orders_of(problem.profile, free=not request.split):
+    for order in orders_of(problem.profile, free=not request.split and "graph" in problem.abilities):
         profile = reordered(problem.profile, order)
         setup = prepare(replace(problem, profile=profile))
         if isinstance(setup, Infeasible) or setup.classes.wide or (setup.goal.extra < 0).any():
