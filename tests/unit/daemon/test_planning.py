@@ -19,7 +19,7 @@ from live_jobs import small_cluster, small_job, small_profile
 CLUSTER = small_cluster(1.0, 0.5, 0.25)
 JOBS = {
     "free": small_job("free", max_devices=3),
-    "too long": replace(small_job("too long"), pipeline=PipelineChoice(stages=4)),
+    "too long": replace(small_job("too long", max_devices=4), pipeline=PipelineChoice(stages=4)),
     "odd": replace(small_job("odd"), pipeline=PipelineChoice(schedule="no-such-schedule")),
 }
 
