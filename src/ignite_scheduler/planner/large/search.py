@@ -11,6 +11,7 @@ import numpy as np
 from ignite_scheduler.cost import Assignment
 from ignite_scheduler.planner.found import Found
 from ignite_scheduler.planner.large.bound import least_step
+from ignite_scheduler.planner.large.counted import counted_chains
 from ignite_scheduler.planner.large.ground import MOST_SAMPLES, Ground, ground_of
 from ignite_scheduler.planner.large.improve import Walk
 from ignite_scheduler.planner.large.judge import Chain, Judge
@@ -109,8 +110,24 @@ def _starts(ground: Ground) -> list[Start]:
     finer = []
     for start in found[: 2 * WALKED]:
         other = _best_start(ground, start.judge, start.number, _unit_sizes(ground, len(UNITS)))
-        finer.append(min(start, other, key=lambda s: s.value) if other is not None else start)
+        better = start if other is None or start.value <= other.value else other
+        finer.append(_counted_start(ground, better))
     return sorted(finer, key=lambda start: (start.value, start.number))
+
+
+def _counted_start(ground: Ground, start: Start) -> Start:
+    """The better one of a first plan and of those that tables over counts of devices find below its pace."""
+    if ground.request.replicas != 1:
+        return start
+    judge = start.judge
+    judge.value(start.chain)
+    pace = float(judge.sheet.seconds[: len(start.chain.groups), :2].sum(axis=1).max())
+    line, _ = next(lines(ground, judge, 1))
+    for chain in counted_chains(ground, line, 0.75 * pace, pace):
+        value = judge.value(chain)
+        if value < start.value:
+            start = start._replace(value=value, chain=chain)
+    return start
 
 
 def _searched(request: Request) -> tuple[Family, ...]:

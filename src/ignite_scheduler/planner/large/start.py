@@ -12,7 +12,7 @@ from ignite_scheduler.planner.large.ground import Ground
 from ignite_scheduler.planner.large.judge import Chain, Judge
 from ignite_scheduler.planner.large.line import Line, least_fill
 
-HALVINGS: Final = 6
+HALVINGS: Final = 8
 """Caps tried for the least one under which there is a chain."""
 EASED: Final = (1.0, 1.03, 1.08, 1.2, 1.5)
 """Multiples of that cap under which chains are taken."""
