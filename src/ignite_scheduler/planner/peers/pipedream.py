@@ -88,7 +88,11 @@ class Level(NamedTuple):
 
     def replicated(self, workers: int) -> Floats:
         """T(i→j, m): time a microbatch of one stage on m workers."""
-        synchronised = 2 * (workers - 1) / workers * self.weights / self.bandwidth if workers > 1 else 0.0
+        synchronised = (
+            2 * (workers - 1) / workers * self.weights / self.bandwidth
+            if workers > 1 and self.bandwidth < np.inf
+            else 0.0
+        )
         found: Floats = np.maximum(self.seconds, synchronised) / workers
         return found
 

@@ -130,7 +130,7 @@ def filled(view: View, bounds: Sequence[int], sizes: Sequence[int]) -> tuple[Ass
 
     With one device a stage the best of all orders.
     """
-    if set(sizes) == {1}:
+    if set(sizes) == {1} and len(sizes) <= len(view.chain_devices):
         return permuted(view, bounds)
     ends = np.concatenate(([0], np.cumsum(sizes)))
     return tuple(chain(view, bounds, [line[a:b] for a, b in pairwise(ends)]) for line in lines(view))
@@ -144,6 +144,6 @@ def relaid(view: View, bounds: Sequence[int], groups: Sequence[Sequence[Device]]
     every = lines(view)
     places = {device.id: place for place, device in enumerate(every[0])}
     found = [chain(view, bounds, [[line[places[device.id]] for device in group] for group in groups]) for line in every]
-    if all(len(group) == 1 for group in groups):
+    if all(len(group) == 1 for group in groups) and len(groups) <= len(view.chain_devices):
         found += permuted(view, bounds)
     return tuple(found)
