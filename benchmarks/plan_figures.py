@@ -124,45 +124,62 @@ def _limit(entry: Mapping[str, Any], kind: Mapping[str, Any]) -> float:
     return whole - (quantity(entry.get("used_by_others"), "bytes") or 0.0) - (reserve or 0.0)
 
 
+class Rule(NamedTuple):
+    """One line of ``links``: the names of its two ends, None = all devices."""
+
+    number: int
+    ends: tuple[frozenset[str], frozenset[str]] | None
+    within: bool
+    both_ways: bool
+    shared: bool
+    bandwidth: float
+    latency: float
+
+    def covers(self, a: Device, b: Device) -> tuple[bool, bool]:
+        """Whether the rule covers the pair in its own direction, and turned round."""
+        if self.ends is None:
+            return True, True
+        if self.within and a.node != b.node:
+            return False, False
+        first, second = self.ends
+        there = not first.isdisjoint((a.id, a.node)) and not second.isdisjoint((b.id, b.node))
+        back = not first.isdisjoint((b.id, b.node)) and not second.isdisjoint((a.id, a.node))
+        return there, back and self.both_ways
+
+
 class Links:
     """Links of a cluster document: the last rule that covers a pair wins."""
 
     def __init__(self, cluster: Mapping[str, Any]) -> None:
         links = cluster.get("links") or {}
         default = links.get("default")
-        self.rules = ([{"default": True, **default}] if default else []) + list(links.get("pairs") or ())
+        entries = ([default] if default else []) + list(links.get("pairs") or ())
+        self.rules = [_rule(number, entry) for number, entry in enumerate(entries)]
 
     def between(self, a: Device, b: Device) -> tuple[float, float, Any] | None:
         """Bandwidth, latency and the wire from ``a`` to ``b``; None where no rule covers the pair."""
         if not self.rules:
             return math.inf, 0.0, (a.id, b.id)
-        for number in reversed(range(len(self.rules))):
-            rule = self.rules[number]
-            there, back = self._covers(rule, a, b)
+        for rule in reversed(self.rules):
+            there, back = rule.covers(a, b)
             if there or back:
-                wire = (a.id, b.id)
-                if rule.get("shared"):
-                    wire = ("shared", number, there)
-                bandwidth, latency = quantity(rule["bandwidth"], "bytes/s"), quantity(rule.get("latency"), "seconds")
-                return bandwidth or 0.0, latency or 0.0, wire
+                wire = ("shared", rule.number, there) if rule.shared else (a.id, b.id)
+                return rule.bandwidth, rule.latency, wire
         return None
 
-    @staticmethod
-    def _covers(rule: Mapping[str, Any], a: Device, b: Device) -> tuple[bool, bool]:
-        """Whether the rule covers the pair in its own direction, and turned round."""
 
-        def named(device: Device, names: str | Sequence[str]) -> bool:
-            listed = [names] if isinstance(names, str) else names
-            return device.id in listed or device.node in listed
-
-        if rule.get("default"):
-            return True, True
-        if "within" in rule:
-            both = a.node == b.node and named(a, rule["within"]) and named(b, rule["within"])
-            return both, both
-        first, second = rule["between"] if "between" in rule else (rule["from"], rule["to"])
-        there = named(a, first) and named(b, second)
-        return there, "between" in rule and named(a, second) and named(b, first)
+def _rule(number: int, entry: Mapping[str, Any]) -> Rule:
+    within = entry.get("within")
+    ends = entry.get("between") or ((entry["from"], entry["to"]) if "from" in entry else within and (within, within))
+    return Rule(
+        number=number,
+        ends=tuple(frozenset([end] if isinstance(end, str) else end) for end in ends) if ends else None,
+        within=bool(within),
+        both_ways="from" not in entry,
+        shared=bool(entry.get("shared")),
+        bandwidth=quantity(entry["bandwidth"], "bytes/s") or 0.0,
+        latency=quantity(entry.get("latency"), "seconds") or 0.0,
+    )
 
 
 class Figures:
