@@ -135,6 +135,11 @@ def _set(setup: Setup, criteria: tuple[Criterion, ...], found: Met) -> ParetoSet
     for place in kept:
         step = every[place].time
         least = min(low, step)
-        bound = Bound(step=least, gap=step / least - 1 if least > 0 else math.inf, method=method, optimal=complete)
+        bound = Bound(
+            step=least,
+            gap=step / least - 1 if least > 0 else math.inf,
+            method=method,
+            optimal=complete and step <= least,
+        )
         points.append(Point(built(problem, found.met[place], bound), every[place]))
     return ParetoSet(criteria=criteria, points=tuple(points), complete=complete, work=found.work)

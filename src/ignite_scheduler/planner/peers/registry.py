@@ -16,6 +16,7 @@ that are powers of two, or the whole batch. Peers of asynchronous pipelines are 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -227,6 +228,11 @@ def _fault(request: Request, assignment: Assignment) -> str:
         return f"its split is {list(assignment.split)} and pipeline.split is {list(choice.split)}"
     if request.replicas is not None and any(len(stage.devices) != request.replicas for stage in stages):
         return f"its stages are not all of {request.replicas} devices, which pipeline.replicas asks for"
+    if choice.stages != "auto" and any(stage.inputs is not None for stage in stages):
+        return "its virtual workers are several chains, and the number of stages is that of one"
+    kinds = Counter(request.problem.cluster.device(device).kind for device in assignment.devices)
+    if request.any_of and not any(kinds == Counter(dict(wanted)) for wanted in request.any_of):
+        return "its devices are not those that resources.any_of asks for"
     missing = missing_link(request.problem.cluster, assignment)
     return f"it needs a link from {missing[0]} to {missing[1]}, and there is none" if missing else ""
 
