@@ -227,10 +227,13 @@ def _may_hold(request: Request, held: list[int]) -> bool:
 
 
 def _base_shares(costs: Costs, group: tuple[int, ...]) -> tuple[int, ...]:
-    """By the seconds of the whole model; none where a device would get nothing."""
-    clocks = [costs.whole[d].tolist().__getitem__ for d in group]
-    found = balanced_shares(costs.samples, clocks)
-    return found if found is not None and min(found) > 0 else ()
+    """By the seconds of the whole model, one for each device before that; none where there are too few samples."""
+    if len(group) > costs.samples:
+        return ()
+    more = [costs.whole[d, 1:].tolist().__getitem__ for d in group]
+    found = balanced_shares(costs.samples - len(group), more)
+    assert found is not None
+    return tuple(share + 1 for share in found)
 
 
 def _group_stages(

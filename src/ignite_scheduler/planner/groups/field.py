@@ -8,12 +8,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ignite_scheduler.cost import balanced_shares
 from ignite_scheduler.cost.replicas import last_shares
 from ignite_scheduler.planner.compiled import compiled
 from ignite_scheduler.planner.groups.costs import Costs, Groups, for_family, layer_order
 from ignite_scheduler.planner.groups.layout import Layout
 from ignite_scheduler.planner.groups.memory import held_matrix, status_of
+from ignite_scheduler.planner.groups.stage import share_out
 from ignite_scheduler.planner.instance import Model
 from ignite_scheduler.planner.kernel import Floats, Ints
 from ignite_scheduler.planner.orders import orders
@@ -190,17 +190,16 @@ def _summed(groups: Groups, by_class: Floats) -> Floats:
 
 
 def dealt(layout: Layout, costs: Costs) -> Groups:
-    """The groups with base shares for the family, all 0 where some member would get nothing.
+    """The groups with base shares for the family, all 0 where there are more members than samples.
 
     With them comes the order in which layers are recomputed to save bytes.
     """
     groups = layout.groups
     base = np.zeros_like(groups.base)
-    clocks = [row.__getitem__ for row in costs.whole.tolist()]
+    limits = np.full(base.shape[1], costs.samples)
     for g, size in enumerate(groups.size):
-        found = balanced_shares(costs.samples, [clocks[c] for c in groups.members[g, :size]])
-        if found is not None and min(found) > 0:
-            base[g, :size] = found
+        if size <= costs.samples:
+            share_out(costs, groups.members[g], size, limits, 1, base[g])
     order = np.zeros_like(groups.order)
     if costs.recompute[1]:
         for g, size in enumerate(groups.size):

@@ -16,8 +16,9 @@ the one whose groups are single devices, and everything between comes out of the
    suffixes (:mod:`.tree`).
 
 What is searched, and what the bound therefore speaks of: chains whose neighbouring groups are linked, each device with
-each; shares by :func:`ignite_scheduler.cost.balanced_shares` over the whole model's seconds, shifted off devices that
-overflow; replicas in order of node, speed, id; memory actions by :func:`.stage.cheapest`.
+each; a sample for each replica, the rest by :func:`ignite_scheduler.cost.balanced_shares` over the whole model's
+seconds, shifted off devices that overflow; replicas in order of node, speed, id; memory actions by
+:func:`.stage.cheapest`.
 """
 
 from __future__ import annotations

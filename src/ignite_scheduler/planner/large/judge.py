@@ -61,7 +61,7 @@ class Judge:
         )
 
     def _base_shares(self, group: tuple[int, ...]) -> Ints | None:
-        """Shares where memory does not matter; None where a device would have nothing to do."""
+        """Shares where memory does not matter; None where there are more devices than samples."""
         if len(group) > self.kin.samples:
             return None
         key = tuple(int(kind) for kind in self.net.kind[list(group)])
@@ -69,9 +69,9 @@ class Judge:
         if base is None:
             base = np.zeros(len(key), np.int64)
             limits = np.full(len(key), self.kin.samples)
-            share_out(self.costs, np.array(key, dtype=np.int64), len(key), limits, 0, base)
+            share_out(self.costs, np.array(key, dtype=np.int64), len(key), limits, 1, base)
             self._base[key] = base
-        return base if base.min() > 0 else None
+        return base
 
     def loads(self, chain: Chain) -> Floats:
         """[stage]: seconds of work and all-reduce of a step, after :meth:`value` of the chain."""
