@@ -129,9 +129,9 @@ def _extend(  # noqa: PLR0912
             busy = 0.0
             fits = True
             state = line.fixed[j] - line.fixed[i] + (line.spread[j] - line.spread[i]) / devices
-            for k in active:
-                busy = max(busy, line.seconds[k, share[k], j] - line.seconds[k, share[k], i] + line.overhead[k])
-                if state + deep * share[k] * (line.kept[j] - line.kept[i]) > line.memory[k]:
+            for c in active:
+                busy = max(busy, line.seconds[c, share[c], j] - line.seconds[c, share[c], i] + line.overhead[c])
+                if state + deep * share[c] * (line.kept[j] - line.kept[i]) > line.memory[c]:
                     fits = False
             if not fits or busy + ring * (line.weights[j] - line.weights[i]) > cap:
                 break
