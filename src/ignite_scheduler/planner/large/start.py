@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -17,6 +18,8 @@ HALVINGS: Final = 8
 EASED: Final = (1.0, 1.03, 1.08, 1.2, 1.5)
 """Multiples of that cap under which chains are taken."""
 MOST_UNITS: Final = 256
+SHIFTS: Final = (0.0, 0.17, 0.38)
+"""Shifts of kinds against each other in lines that mix them."""
 SIZES: Final = (*range(1, 9), 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128, 192, 256)
 
 
@@ -46,6 +49,8 @@ def lines(ground: Ground, judge: Judge, unit_size: int) -> Iterator[tuple[Line, 
         lambda n: (memory[n], n),
         lambda n: (turn[n], speed[n], n),
     ]
+    for shift in SHIFTS:
+        orders.append(partial(_mixed, shift=shift, turn=turn, rank=rank, kinds=[int(world.kind[u[0]]) for u in units]))
     known = set()
     for key in orders:
         order = tuple(sorted(range(len(units)), key=key))
@@ -55,6 +60,12 @@ def lines(ground: Ground, judge: Judge, unit_size: int) -> Iterator[tuple[Line, 
         kinds = np.array([world.kind[units[n][0]] for n in order], dtype=np.int64)
         stands = np.array([nodes[world.devices[units[n][0]].node] for n in order], dtype=np.int64)
         yield _line(ground, judge, kinds, stands, unit_size), [units[n] for n in order]
+
+
+def _mixed(n: int, *, shift: float, turn: list[int], rank: dict[int, int], kinds: list[int]) -> tuple[float, ...]:
+    """Place of a unit where each kind is spread evenly over the line, the kinds shifted against each other."""
+    kind = kinds[n]
+    return ((turn[n] + 0.5) / rank[kind] + shift * kind) % 1.0, float(n)
 
 
 def _line(ground: Ground, judge: Judge, kind: Ints, node: Ints, unit_size: int) -> Line:
