@@ -29,7 +29,8 @@ def test_kinds_and_blocks() -> None:
     assert world.kind_counts.tolist() == [4, 2]
     assert world.block_counts.tolist() == [2, 2, 2]
     assert world.block_kind.tolist() == [0, 0, 1]
-    assert world.per_byte[0, 0] == 0.1 and world.per_byte[0, 1] == 1.0
+    assert world.per_byte[0, 0] == 0.1
+    assert world.per_byte[0, 1] == 1.0
 
 
 def test_larger_groups_have_worse_links() -> None:
@@ -42,4 +43,6 @@ def test_listing_does_not_matter() -> None:
     """The same world whatever the order of nodes."""
     one, other = nodes_of_two(), nodes_of_two((2, 0, 1))
     a, b = world_of(one, one.devices), world_of(other, other.devices)
-    assert a.devices == b.devices and a.kind.tolist() == b.kind.tolist() and a.block.tolist() == b.block.tolist()
+    assert a.devices == b.devices
+    assert a.kind.tolist() == b.kind.tolist()
+    assert a.block.tolist() == b.block.tolist()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,6 +41,24 @@ class Ground:
     def standing(self, devices: Iterable[int]) -> tuple[int, ...]:
         """The devices in the order in which samples are dealt out to a group of them: by block, then by id."""
         return tuple(sorted(devices, key=lambda device: (int(self.world.block[device]), device)))
+
+    def permits(self, first: Sequence[int], groups: Sequence[Sequence[int]]) -> bool:
+        """Whether the request lets a chain begin its stages there and hold these devices."""
+        request = self.request
+        held = [device for group in groups for device in group]
+        if not request.min_stages <= len(groups) <= request.max_stages:
+            return False
+        if not request.min_devices <= len(held) <= request.max_devices:
+            return False
+        cuts = set(request.cuts)
+        if any(i not in cuts for i in first[1:]) or (request.split and len(cuts) != len(first) - 1):
+            return False
+        if request.replicas is not None and any(len(group) != request.replicas for group in groups):
+            return False
+        if not request.any_of:
+            return True
+        kinds = Counter(self.world.devices[device].kind for device in held)
+        return any(kinds == Counter(wanted) for wanted in request.any_of)
 
 
 def ground_of(problem: Problem, request: Request) -> Ground:

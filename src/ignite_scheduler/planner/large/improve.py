@@ -26,7 +26,6 @@ class Walk:
         self.chain, self.value = chain, value
         self.best, self.best_value = chain, value
         self.size = judge.costs.num_layers
-        self.cuts = {0, *ground.request.cuts}
         self.kind = ground.net.kind
         self.loads = self._loads()
         straight = ground.request.replicas
@@ -81,9 +80,9 @@ class Walk:
         return [device for device in range(len(self.kind)) if device not in held]
 
     def _put(self, first: list[int], groups: list[tuple[int, ...]]) -> Chain | None:
-        if len(first) > self.ground.request.max_stages or any(i not in self.cuts for i in first):
-            return None
         if any(a >= b for a, b in zip(first, [*first[1:], self.size], strict=True)):
+            return None
+        if not self.ground.permits(first, groups):
             return None
         return Chain(tuple(first), tuple(self.ground.standing(group) for group in groups))
 

@@ -124,7 +124,7 @@ def _counted_start(ground: Ground, start: Start) -> Start:
     pace = float(judge.sheet.seconds[: len(start.chain.groups), :2].sum(axis=1).max())
     line, _ = next(lines(ground, judge, 1))
     for chain in counted_chains(ground, line, 0.75 * pace, pace):
-        value = judge.value(chain)
+        value = judge.value(chain) if ground.permits(chain.first, chain.groups) else math.inf
         if value < start.value:
             start = start._replace(value=value, chain=chain)
     return start
@@ -152,6 +152,8 @@ def _best_start(ground: Ground, judge: Judge, number: int, unit_sizes: list[int]
     for unit_size in unit_sizes:
         for line, units in lines(ground, judge, unit_size):
             for chain in first_chains(ground, line, units, EASED):
+                if not ground.permits(chain.first, chain.groups):
+                    continue
                 value = judge.value(chain)
                 if value < math.inf and (best is None or value < best.value):
                     best = Start(value, number, chain, judge)
