@@ -61,7 +61,9 @@ def cluster_document(cluster: Cluster) -> dict[str, Any]:
     ]
     if cluster.links != FREE_LINKS:
         default, pairs = _split_default(cluster.links)
-        document["links"] = ({"default": default} if default else {}) | {"pairs": [_rule_entry(rule) for rule in pairs]}
+        document["links"] = ({"default": default} if default else {}) | {
+            "pairs": [_rule_entry(rule, cluster) for rule in pairs]
+        }
     return document
 
 
@@ -283,7 +285,9 @@ def _speed_entry(rule: LinkRule) -> dict[str, Any]:
     return entry | ({"shared": True} if rule.shared else {})
 
 
-def _rule_entry(rule: LinkRule) -> dict[str, Any]:
+def _rule_entry(rule: LinkRule, cluster: Cluster) -> dict[str, Any]:
+    if rule.sources is None and rule.within:  # a document has to name the nodes
+        return {"within": sorted(node.name for node in cluster.nodes)} | _speed_entry(rule)
     sources, targets = sorted(rule.sources or ()), sorted(rule.targets or ())
     if rule.within:
         ends: dict[str, Any] = {"within": sources}
