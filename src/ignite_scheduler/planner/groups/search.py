@@ -120,6 +120,8 @@ def search(problem: Problem, request: Request, incumbent: Assignment | None = No
     if not fits_here(request):
         return Found(best=None, bound=0.0, method="chains of groups: too many to list", complete=False)
     instance = make_instance(problem, request)
+    if not len(instance.layout.groups.size):
+        return Found(best=None, bound=math.inf, method="chains of groups: no devices make a group", complete=True)
     best = Best()
     if incumbent is not None:
         best.value = value_of(problem, incumbent)
