@@ -34,7 +34,7 @@ from ignite_scheduler.planner import Problem
 from ignite_scheduler.planner.found import Found
 from ignite_scheduler.planner.large import search
 from ignite_scheduler.planner.request import requested
-from planner_cases import ABILITIES, EIGHT_KINDS, FOUR_KINDS, SEQUENCE, mixed_cluster
+from scale_cases import ABILITIES, EIGHT_KINDS, FOUR_KINDS, SEQUENCE, mixed_cluster
 from tables import stamp, table
 from yardstick import beside, yardstick
 

@@ -20,7 +20,7 @@ from ignite_scheduler.planner.found import Found
 from ignite_scheduler.planner.large import search
 from ignite_scheduler.planner.problem import DEFAULT_WORK
 from ignite_scheduler.planner.request import requested
-from planner_cases import DOUBLE_LARGE, HALF, HALF_LARGE, LARGE, SMALL, Case, make_problem
+from scale_cases import DOUBLE_LARGE, HALF, HALF_LARGE, LARGE, SMALL, Case, make_problem
 from tables import stamp, table
 from yardstick import beside, yardstick
 
