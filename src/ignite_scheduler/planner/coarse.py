@@ -9,8 +9,8 @@ plan met is timed and weighed on the real layers; the bound is that of :func:`ig
 on the real layers.
 
 Memory of a chain's run is exact; tied layers stay runs of their own, so that no copy is counted twice or not at all.
-Tensors that several runs read, and times that were measured at different numbers of samples, are approximate: they
-guide the search and are not in the figures.
+Times that were measured at different numbers of samples are approximate: they guide the search and are not in the
+figures.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ignite_scheduler.planner.weighed import value_of_choice
 MOST_LAYERS: Final = 300
 """Models of more layers are planned in runs."""
 
-MOST_RUNS: Final = 160
+MOST_RUNS: Final = 80
 """Runs of layers that a model is planned in."""
 
 ROUNDS: Final = 6
@@ -41,36 +41,54 @@ ROUNDS: Final = 6
 Starts = tuple[int, ...]
 """First layers of the runs, and at last the number of layers."""
 
+Search = Callable[[Request, Assignment | None], Found | Infeasible]
 
-def search_in_runs(request: Request, search: Callable[[Request], Found | Infeasible]) -> Found | Infeasible:
+
+def search_in_runs(request: Request, search: Search, known: Assignment | None = None) -> Found | Infeasible:
     """What ``search`` finds of a model of very many layers, in runs of layers; a refusal is of the first runs.
+
+    Parameters
+    ----------
+    search
+        Takes a request over runs and, where there is one, the best chain so far over them: what it has to beat.
+    known
+        A chain that is known already: its cuts are among the first. Nothing is found where none is better.
 
     Notes
     -----
     A refusal for want of memory is no proof: with finer runs there may be a plan. It says so and names no shortfall.
     """
     problem, size = request.problem, len(request.problem.profile.layers)
-    starts, cell = _spread(request, (), 0), -(-size // MOST_RUNS)
+    if known is not None and any(stage.layers != _run(stage.layers) for stage in known.stages):
+        known = None  # of another order of layers
+    cell = -(-size // MOST_RUNS)
+    starts = _spread(request, () if known is None else _cuts(known), 0)
     best: Found | None = None
+    least = known
     refusal: Infeasible | None = None
     work = 0
     for _ in range(ROUNDS):
         asked = requested(merged(problem, starts))
-        found = asked if isinstance(asked, Infeasible) else search(asked)
+        beaten = None if least is None else over_runs(least, starts)
+        found = asked if isinstance(asked, Infeasible) else search(asked, beaten)
         if isinstance(found, Infeasible):
             refusal = found
             break
         work += found.work
-        if found.best is None:
+        if found.best is not None:
+            choice = unmerged(found.best, starts)
+            value = value_of_choice(problem, choice)
+            if best is None or value < best.value:
+                least = choice
+                best = Found(best=choice, value=value, others=tuple(unmerged(other, starts) for other in found.others))
+        if least is None:
             break
-        choice = unmerged(found.best, starts)
-        value = value_of_choice(problem, choice)
-        if best is None or value < best.value:
-            best = Found(best=choice, value=value, others=tuple(unmerged(other, starts) for other in found.others))
-        cuts = _cuts(choice)
+        cuts = _cuts(least)
         if cell == 1 or not cuts or request.split:
             break
         starts, cell = _spread(request, cuts, 2 * cell), -(-4 * cell // _runs_at(cuts))
+    if best is None and known is not None:
+        return Found(best=None, work=work)
     if best is None or best.value == math.inf:
         return refusal if refusal is not None and refusal.code != "memory" else _not_proven(len(starts) - 1)
     bound = least_step(request) if problem.objective == "time" else 0.0
@@ -107,18 +125,30 @@ def unmerged(assignment: Assignment, starts: Starts) -> Assignment:
     return replace(assignment, stages=tuple(stage(choice) for choice in assignment.stages))
 
 
+def over_runs(assignment: Assignment, starts: Starts) -> Assignment:
+    """A choice over layers, whose cuts are between runs, as one over the runs."""
+    run = {start: index for index, start in enumerate(starts)}
+
+    def stage(choice: StageChoice) -> StageChoice:
+        layers = tuple(range(run[choice.layers[0]], run[choice.layers[-1] + 1]))
+        return replace(choice, layers=layers, recompute=tuple((run[a], run[b]) for a, b in choice.recompute))
+
+    return replace(assignment, stages=tuple(stage(choice) for choice in assignment.stages))
+
+
 def _merged_profile(profile: Profile, starts: Starts) -> Profile:
     run_of = [run for run, (a, b) in enumerate(pairwise(starts)) for _ in range(a, b)]
-    position = {layer.name: index for index, layer in enumerate(profile.layers)}
     names = {layer.name: profile.layers[starts[run_of[index]]].name for index, layer in enumerate(profile.layers)}
-    layers = tuple(_merged_layers(profile, a, b, position, names) for a, b in pairwise(starts))
+    inputs = _merged_inputs(profile, run_of)
+    layers = tuple(
+        _merged_layers(profile.layers[a:b], read) for (a, b), read in zip(pairwise(starts), inputs, strict=True)
+    )
     tied = tuple(tuple(names[name] for name in group) for group in profile.tied)
     return replace(profile, layers=layers, tied=tied)
 
 
-def _merged_layers(profile: Profile, first: int, end: int, position: dict[str, int], names: dict[str, str]) -> Layer:
-    """Layers ``first`` … ``end`` − 1 as one, under the first one's name."""
-    layers = profile.layers[first:end]
+def _merged_layers(layers: Sequence[Layer], inputs: tuple[LayerInput, ...]) -> Layer:
+    """Layers as one, under the first one's name."""
     kept = highest = 0.0
     for layer in layers:
         kept += layer.activation_bytes
@@ -135,7 +165,7 @@ def _merged_layers(profile: Profile, first: int, end: int, position: dict[str, i
         forward_flops=None if None in forward else sum(forward),
         backward_flops=None if None in backward else sum(backward),
         times=_merged_times(layers),
-        inputs=_merged_inputs(profile, first, end, position, names),
+        inputs=inputs,
         update={
             name: sum(layer.update.get(name, 0.0) for layer in layers)
             for name in sorted({name for layer in layers for name in layer.update})
@@ -161,24 +191,44 @@ def _merged_times(layers: Sequence[Layer]) -> dict[str, dict[int, LayerTimes]]:
     return found
 
 
-def _merged_inputs(
-    profile: Profile, first: int, end: int, position: dict[str, int], names: dict[str, str]
-) -> tuple[LayerInput, ...]:
-    """What the run reads from outside, summed by run that it comes from; each tensor once."""
-    tensors: dict[str, float] = {}
-    reads_input = False
-    for layer in profile.layers[first:end]:
+def _merged_inputs(profile: Profile, run_of: Sequence[int]) -> list[tuple[LayerInput, ...]]:
+    """What each run reads from outside, by run that it comes from: all that it or a later run reads of that one.
+
+    So a cut before the run costs what it does between the layers: each tensor once, for all its readers behind the cut.
+    """
+    position = {layer.name: index for index, layer in enumerate(profile.layers)}
+    count = run_of[-1] + 1
+    model_input = [False] * count
+    read: dict[int, dict[int, float]] = {}  # by tensor's layer: runs that read it, and how much
+    for index, layer in enumerate(profile.layers):
         for edge in layer.inputs:
             if edge.source == MODEL_INPUT:
-                reads_input = True
-            elif position[edge.source] < first:
-                whole = profile.layers[position[edge.source]].output_bytes if edge.bytes is None else edge.bytes
-                tensors[edge.source] = max(tensors.get(edge.source, 0.0), whole)
-    runs: dict[str, float] = {}
-    for source, num_bytes in tensors.items():
-        runs[names[source]] = runs.get(names[source], 0.0) + num_bytes
-    inputs = [LayerInput(source=MODEL_INPUT)] if reads_input else []
-    return (*inputs, *(LayerInput(source=source, bytes=num_bytes) for source, num_bytes in runs.items()))
+                model_input[run_of[index]] = True
+            elif run_of[position[edge.source]] < run_of[index]:
+                source = position[edge.source]
+                whole = profile.layers[source].output_bytes if edge.bytes is None else edge.bytes
+                runs = read.setdefault(source, {})
+                runs[run_of[index]] = max(runs.get(run_of[index], 0.0), whole)
+    sums: list[dict[int, float]] = [{} for _ in range(count)]
+    readers: dict[int, set[int]] = {}
+    for source, runs in read.items():
+        readers.setdefault(run_of[source], set()).update(runs)
+    for source, runs in read.items():
+        for run in readers[run_of[source]]:
+            behind = max((num_bytes for reader, num_bytes in runs.items() if reader >= run), default=0.0)
+            sums[run][run_of[source]] = sums[run].get(run_of[source], 0.0) + behind
+    first = [profile.layers[run_of.index(run)].name for run in range(count)]
+    return [
+        (
+            *([LayerInput(source=MODEL_INPUT)] if model_input[run] else []),
+            *(LayerInput(source=first[source], bytes=sums[run][source]) for source in sorted(sums[run])),
+        )
+        for run in range(count)
+    ]
+
+
+def _run(layers: Sequence[int]) -> tuple[int, ...]:
+    return tuple(range(layers[0], layers[-1] + 1))
 
 
 def _cuts(assignment: Assignment) -> tuple[int, ...]:
@@ -197,7 +247,7 @@ def _spread(request: Request, cuts: Sequence[int], reach: int) -> Starts:
         wanted |= {profile.index(name), profile.index(name) + 1}
     if not request.split:
         work, crossing = _work(request), _crossing(profile)
-        even = MOST_RUNS // 2 if cuts else MOST_RUNS
+        even = MOST_RUNS // 2 if reach else MOST_RUNS
         wanted |= _evenly(0, size, even, work, crossing)
         for cut in cuts:
             first, end = max(0, cut - reach), min(size, cut + reach)

@@ -86,32 +86,41 @@ def best(request: Request) -> Found | Infeasible:
 
 
 def _in_runs(request: Request) -> Found | Infeasible:
-    """The best chain over a model of very many layers."""
-    chain = search_in_runs(request, _chains)
-    if not request.straight or len(request.problem.profile.layers) > MOST_LINEAR:
-        return chain
-    found = linear.search(request.problem, request, None)
+    """The best chain over a model of very many layers: straight ones in blocks of layers, others in runs of them."""
+    found = Found(best=None)
+    if request.straight and not request.classes.wide and len(request.problem.profile.layers) <= MOST_LINEAR:
+        share = 1 if request.only_straight else START_SHARE
+        problem = replace(request.problem, work=request.problem.work // share)
+        found = linear.search(problem, request, None)
+        if found.best is not None and request.only_straight:
+            return found
+    chain = search_in_runs(request, _chains, found.best)
     if found.best is None:
         return chain
-    if isinstance(chain, Infeasible):
-        return found if request.only_straight else replace(found, bound=_any_plan(request))
-    bound = max(found.bound, chain.bound) if request.only_straight else chain.bound
-    first, second = (found, chain) if found.value < chain.value else (chain, found)
+    if isinstance(chain, Infeasible) or chain.best is None:
+        return replace(found, bound=_any_plan(request))
+    first, second = (found, chain) if found.value < chain.value + TIE else (chain, found)
     assert second.best is not None
-    return replace(first, bound=min(bound, first.value), others=(*first.others, second.best))
+    return replace(first, bound=min(chain.bound, first.value), others=(*first.others, second.best))
 
 
-def _chains(request: Request) -> Found | Infeasible:
-    """The best chain of stages, and what is proven about all chains that are permitted."""
+def _chains(request: Request, incumbent: Assignment | None = None) -> Found | Infeasible:
+    """The best chain of stages, and what is proven about all chains that are permitted.
+
+    With an incumbent straight chains have been looked at before, unless nothing else is permitted; where none is better
+    nothing is found.
+    """
     known, refusal = None, None
-    if request.straight and not request.classes.wide:
+    if request.straight and not request.classes.wide and (incumbent is None or request.only_straight):
         if request.only_straight:
             return _straight(request)
         work = request.problem.work // START_SHARE  # proofs are left to the search for groups
         answer = _straight(replace(request, problem=replace(request.problem, work=work)))
         known, refusal = (answer, None) if isinstance(answer, Found) else (None, answer)
     search = groups.search if groups.fits_here(request) else large.search
-    found = search(request.problem, request, None if known is None else known.best)
+    found = search(request.problem, request, incumbent if known is None else known.best)
+    if known is None and incumbent is not None:
+        return found
     if known is None:
         return found if found.best is not None else refusal or not_found(request.classes)
     assert known.best is not None
