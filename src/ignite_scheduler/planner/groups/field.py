@@ -12,7 +12,7 @@ from ignite_scheduler.cost.replicas import last_shares
 from ignite_scheduler.planner.compiled import compiled
 from ignite_scheduler.planner.groups.costs import Costs, Groups, for_family, layer_order
 from ignite_scheduler.planner.groups.layout import Layout
-from ignite_scheduler.planner.groups.memory import held_matrix, status_of
+from ignite_scheduler.planner.groups.memory import Limit, held_matrix, status_of
 from ignite_scheduler.planner.groups.stage import share_out
 from ignite_scheduler.planner.instance import Model
 from ignite_scheduler.planner.kernel import Floats, Ints
@@ -115,8 +115,13 @@ def make_field(
     request: Request, layout: Layout, model: Model, costs: Costs, family: Family, goal: Goal, most: float = np.inf
 ) -> Made:
     """The family's field, for chains whose step is below ``most``."""
-    # a stage is busy for all microbatches but the last, smaller one at least
-    most_busy = most / max(1, family.num_microbatches - (family.samples != family.last_samples))
+    microbatches = family.num_microbatches
+    limit = Limit(  # a stage is busy for all microbatches but the last, smaller one at least
+        busy=most / max(1, microbatches - (family.samples != family.last_samples)),
+        step=most,
+        total=(microbatches - 1) * family.samples + family.last_samples,
+        counts=layout.classes.counts,
+    )
     costs = for_family(costs, family.samples, family.last_samples)
     groups = dealt(layout, costs)
     shares = np.stack([groups.base, _last(groups, family.last_samples)], axis=1)
@@ -124,8 +129,8 @@ def make_field(
     may_cut[[0, *request.cuts, model.num_layers]] = True
     held = [in_flight(family, n) for n in range(1, request.max_stages + 1)]
     rows = np.unique(held)
-    figures = figures_of(costs, groups, shares, goal, family.num_microbatches)
-    status, lowest, special, special_shares = status_of(costs, groups, may_cut, rows, int(layout.held.max()), most_busy)
+    figures = figures_of(costs, groups, shares, goal, microbatches)
+    status, lowest, special, special_shares = status_of(costs, groups, may_cut, rows, limit)
     _complete(costs, groups, goal, family, special, special_shares, figures)
     counted = request.min_stages > 1 or request.max_stages < min(model.num_layers, int(layout.held.max()))
     depths = request.max_stages if counted else len(rows) if len(special) > 1 or (status < 0).any() else 1
@@ -135,7 +140,7 @@ def make_field(
     classes = layout.classes
     field = Field(
         num_layers=model.num_layers,
-        num_microbatches=family.num_microbatches,
+        num_microbatches=microbatches,
         max_stages=request.max_stages,
         even=family.samples == family.last_samples,
         shrinking=all(bool(part.all()) for part in growing),

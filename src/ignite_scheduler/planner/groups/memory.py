@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +15,23 @@ from ignite_scheduler.planner.kernel import Floats, Ints
 Statuses = tuple[npt.NDArray[np.int32], Ints, Floats, Ints]
 
 
-def status_of(
-    costs: Costs, groups: Groups, may_cut: npt.NDArray[np.bool_], held: Ints, num_devices: int, most_busy: float
-) -> Statuses:
+class Limit(NamedTuple):
+    """What a chain whose step ends in time is not above: ``busy`` seconds a microbatch of each stage, ``step`` seconds.
+
+    ``total`` are the samples of the step, ``counts`` [class] the devices.
+    """
+
+    busy: float
+    step: float
+    total: int
+    counts: Ints
+
+
+def status_of(costs: Costs, groups: Groups, may_cut: npt.NDArray[np.bool_], held: Ints, limit: Limit) -> Statuses:
     """Status, lowest layers that fit, and seconds and shares of what fits only with shifted shares or actions.
 
     Of a special entry the last three figures are its group, end and first layer until they are completed. Runs of
-    layers that take longer than ``most_busy`` seconds a microbatch, whatever the shares, are left out among these.
+    layers with which no step ends within ``limit``, whatever the shares, are left out among these.
     """
     size, width = costs.num_layers, groups.members.shape[1]
     status = np.zeros((len(groups.size), len(held), size + 1, size + 1), dtype=np.int32)
@@ -31,15 +41,42 @@ def status_of(
         timed = cuts & (groups.base[g, 0] > 0)
         for c in groups.members[g, :count]:
             timed = timed & (np.arange(size + 1)[None, :] >= costs.barrier[c][:, None])
-        useful = _least_busy(costs, groups.members[g, :count]) <= most_busy
+        useful = _useful(costs, groups.members[g, :count], limit) if limit.step < np.inf else timed
         for row, in_flight in enumerate(held):
             fits = timed & free & _fits(costs, groups, g, int(in_flight))
             status[g, row] = np.where(fits, 0, np.where(timed & useful, 1, NO_FIT))
     special, shares = np.zeros((1, 7)), np.zeros((1, 2, width), dtype=np.int64)
     if (status > 0).any():
-        special, shares = _act(costs, groups, held, num_devices, status)
+        special, shares = _act(costs, groups, held, int(limit.counts.sum()), status)
     reach = np.where(status >= 0, np.arange(size + 1, dtype=np.int64)[None, None, None, :], size)
     return status, np.minimum(reach.min(axis=3), np.arange(size + 1)[None, None, :]), special, shares
+
+
+def _useful(costs: Costs, members: Ints, limit: Limit) -> npt.NDArray[np.bool_]:
+    """[end, first]: whether neither the run of layers takes the members too long, nor the rest all other devices.
+
+    In a step of s seconds a device does at most its pace · s of the least work, see :func:`least_work`.
+    """
+    least, pace = least_work(costs)
+    until = np.concatenate(([0.0], np.cumsum(least)))
+    rest = (until[-1] - until[:, None] + until[None, :]) * limit.total
+    room = max(0.0, float(pace @ limit.counts) - float(pace[members].sum())) * limit.step
+    return np.asarray((_least_busy(costs, members) <= limit.busy) & (rest <= room + 1e-9 * (limit.step + rest)))
+
+
+def least_work(costs: Costs) -> tuple[Floats, Floats]:
+    """By layer the least seconds a sample on any class, and by class how much of these it does in a second at most.
+
+    The seconds a sample are the least over all shares, forward and backward. A class's pace is the largest ratio, over
+    layers, of the least seconds of all classes to its own.
+    """
+    u = costs.samples
+    seconds = np.diff(costs.forward[:, 1 : u + 1] + costs.backward[:, 1 : u + 1], axis=2)
+    each = (seconds / np.arange(1, u + 1)[None, :, None]).min(axis=1)
+    each = np.where(np.diff(costs.barrier, axis=1) > 0, np.inf, each)
+    least = each.min(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return least, np.where(least > 0, least / each, 0.0).max(axis=1)
 
 
 def _least_busy(costs: Costs, members: Ints) -> Floats:

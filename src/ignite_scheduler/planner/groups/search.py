@@ -32,9 +32,10 @@ import numpy as np
 from ignite_scheduler.cost import Assignment
 from ignite_scheduler.planner.found import Found
 from ignite_scheduler.planner.groups.choose import Choice, assignment_of, choice_of, value_of
-from ignite_scheduler.planner.groups.costs import Costs, make_costs, permitted
+from ignite_scheduler.planner.groups.costs import Costs, for_family, make_costs, permitted
 from ignite_scheduler.planner.groups.field import make_field
 from ignite_scheduler.planner.groups.layout import MOST_SETS, Layout, make_layout
+from ignite_scheduler.planner.groups.memory import least_work
 from ignite_scheduler.planner.groups.solve import (
     TARGETS,
     Task,
@@ -60,6 +61,13 @@ MOST_ENTRIES: Final = 6_000_000
 
 STARTS: Final = 4
 """The best of the first chains that local search starts from."""
+
+MANY_RUNS: Final = 100_000
+"""Groups times cuts squared from which a chain over few cuts comes first where memory is limited."""
+
+COARSE_CUTS: Final = 12
+COARSE_SHARE: Final = 20
+"""Cuts of that chain at most, and the part of the budget that it may take."""
 
 SEED: Final = 12345
 """Of the random numbers of local search: plans are repeatable."""
@@ -127,6 +135,8 @@ def search(problem: Problem, request: Request, incumbent: Assignment | None = No
         best.value = value_of(problem, incumbent)
     elif request.replicas is None and np.isfinite(instance.costs.memory).any():
         _single(request, best)
+    if np.isfinite(instance.costs.memory).any() and len(instance.layout.usage) * len(request.cuts) ** 2 > MANY_RUNS:
+        _coarse(request, incumbent, best)
     opened: list[Opened] = []
     bound = math.inf
     for quick, family in sorted((quick_bound(instance, family), family) for family in request.families):
@@ -160,8 +170,17 @@ def search(problem: Problem, request: Request, incumbent: Assignment | None = No
 
 def _single(request: Request, best: Best) -> None:
     """Begin with the best chain of single devices: what takes longer need not be fitted into memory."""
-    singles = replace(request, replicas=1)
-    found = search(request.problem, singles)
+    _take(search(request.problem, replace(request, replicas=1)), best)
+
+
+def _coarse(request: Request, incumbent: Assignment | None, best: Best) -> None:
+    """Begin with the best chain over few cuts, quickly fitted into memory and with little proof."""
+    problem = replace(request.problem, work=request.problem.work // COARSE_SHARE)
+    cuts = request.cuts[:: -(-len(request.cuts) // COARSE_CUTS)]
+    _take(search(problem, replace(request, problem=problem, cuts=cuts), best.assignment or incumbent), best)
+
+
+def _take(found: Found, best: Best) -> None:
     best.work += found.work
     if found.best is not None:
         best.value, best.assignment = found.value, found.best
@@ -191,15 +210,9 @@ def quick_bound(instance: Instance, family: Family) -> float:
     that least work in a second; so a step lasts at least the least work of all samples ÷ Σ r, and costs at least that
     work times the least rate a unit of r.
     """
-    costs, goal, counts = instance.costs, instance.goal, instance.layout.classes.counts
-    u = family.samples
-    seconds = np.diff(costs.forward[:, 1 : u + 1] + costs.backward[:, 1 : u + 1], axis=2)
-    each = (seconds / np.arange(1, u + 1)[None, :, None]).min(axis=1)
-    missing = np.diff(costs.barrier, axis=1) > 0
-    each = np.where(missing, np.inf, each)
-    least = each.min(axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratio = np.where(least > 0, least / each, 0.0).max(axis=1)
+    costs = for_family(instance.costs, family.samples, family.last_samples)
+    goal, counts = instance.goal, instance.layout.classes.counts
+    least, ratio = least_work(costs)
     work = float(least.sum()) * instance.problem.job.batch.total
     rates = np.sort(np.repeat(ratio, counts))[::-1][: instance.request.max_devices]
     if work == 0 or rates.sum() == 0:
