@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations, product
+from dataclasses import replace
+from itertools import combinations, permutations, product
 
 import numpy as np
 import pytest
@@ -151,6 +152,50 @@ def test_bound_is_below_the_best_of_all_chains(block: int, replicas: int | str) 
         least = min(best.values())
         if least < np.inf:
             assert least_step(ground, request.families, 1.1 * least, 1_000_000)[0] <= least * (1 + 1e-9), seed
+
+
+def three_nodes(seed: int) -> Problem:
+    """Five devices of two speeds in three nodes, with slow links between nodes, for chains of one device a stage."""
+    problem = random_problem(seed, 1)
+    source = np.random.default_rng(seed)
+    speeds = source.choice([1.0, 0.7], size=2)
+    nodes = tuple(
+        Node(
+            name=f"n{n}",
+            devices=tuple(
+                Device(id=f"n{n}/{d}", node=f"n{n}", kind="k", speed=float(speeds[n % 2]), memory=1e9)
+                for d in range(size)
+            ),
+        )
+        for n, size in enumerate((2, 2, 1))
+    )
+    slow = float(source.choice([0.5, 2.0]))
+    cluster = Cluster(
+        name="three",
+        nodes=nodes,
+        links=(LinkRule(bandwidth=slow, latency=0.05), LinkRule(bandwidth=20 * slow, latency=0.01, within=True)),
+    )
+    return replace(problem, cluster=cluster)
+
+
+@pytest.mark.parametrize("seed", range(100, 124))
+def test_bound_counts_no_link_that_a_straight_chain_need_not_take(seed: int) -> None:
+    """Runs of stages in one node pay for near links only, and for a far one when the node is used up."""
+    problem = three_nodes(seed)
+    request = requested(problem)
+    assert not isinstance(request, Infeasible)
+    ground = ground_of(problem, request)
+    devices, num_layers = range(len(ground.ids)), ground.rows.num_layers
+    for family in request.families[-2:]:
+        judge = Judge(ground.costs, ground.net, family)
+        least = min(
+            judge.value(Chain((0, *cuts), tuple((device,) for device in order)))
+            for size in range(1, min(len(devices), num_layers) + 1)
+            for order in permutations(devices, size)
+            for cuts in combinations(range(1, num_layers), size - 1)
+        )
+        for known in (1.01 * least, 1.4 * least):
+            assert least_step(ground, (family,), known, 1_000_000)[0] <= least * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("seed", range(40))

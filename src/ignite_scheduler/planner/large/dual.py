@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal
 
 import highspy
 import numpy as np
 
 from ignite_scheduler.planner.kernel import Floats, Ints
-from ignite_scheduler.planner.large.priced import Offers, Options, cheapest
+from ignite_scheduler.planner.large.priced import Offers, Options
+from ignite_scheduler.planner.large.route import cheapest
 
 Mode = Literal["gpipe", "short", "long"]
 
@@ -147,8 +148,3 @@ def raised(span: Span, start: Prices, target: float, steps: int) -> tuple[float,
         else:
             reach = max(NEAR, reach / 2)
     return best, prices_of(centre), taken
-
-
-def narrower(span: Span, options: Options, low: float, high: float) -> Span:
-    """The part of the span between two paces."""
-    return replace(span, options=options, low=low, high=high)

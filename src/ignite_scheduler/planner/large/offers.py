@@ -8,6 +8,7 @@ import numpy as np
 
 from ignite_scheduler.planner.kernel import Floats, Ints
 from ignite_scheduler.planner.large.ground import Ground
+from ignite_scheduler.planner.large.hops import hops_of
 from ignite_scheduler.planner.large.priced import Offers
 from ignite_scheduler.planner.large.rows import Rows
 from ignite_scheduler.planner.large.world import reach
@@ -22,14 +23,6 @@ def offers_of(ground: Ground, samples: int, num_microbatches: int) -> Offers:
     rows, request, world = ground.rows, ground.request, ground.world
     single = np.array([rows.layers(kind, samples).sum(axis=0) for kind in range(world.num_kinds)])
     rate = rows.rates(samples)
-    straight = request.replicas == 1
-    crossing = float(samples) if straight else 1.0
-    per_byte = float(world.per_byte[np.isfinite(world.latency)].min(initial=np.inf))
-    latency = float(world.latency.min(initial=np.inf))
-    link = np.full(rows.num_layers, np.inf)
-    if np.isfinite(latency):
-        link = 2 * (latency + crossing * rows.crossing * per_byte)
-    link[0] = 0.0
     return Offers(
         samples=samples,
         num_microbatches=num_microbatches,
@@ -41,7 +34,7 @@ def offers_of(ground: Ground, samples: int, num_microbatches: int) -> Offers:
         over=2 * rows.overhead,
         single_end=_ends(rows, request, single, samples),
         group_end=_ends(rows, request, rate, 1),
-        link=link,
+        hops=hops_of(world, rows.crossing, samples),
         weights=rows.weights,
         ring=_rings(rows, request, samples),
         least_size=request.replicas or 2,

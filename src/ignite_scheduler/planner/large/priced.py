@@ -1,4 +1,4 @@
-"""The cheapest chain of priced stages over the layers: a shortest path, compiled."""
+"""What a stage may be at least: kinds, seconds, numbers of devices of every run of layers, compiled."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from ignite_scheduler.planner.compiled import compiled
 from ignite_scheduler.planner.kernel import Floats, Ints
+from ignite_scheduler.planner.large.hops import Hops
 
 
 class Offers(NamedTuple):
@@ -28,8 +29,8 @@ class Offers(NamedTuple):
     single_end, group_end
         [kind, layer]: behind the last layer of a stage that begins with this one and fits one device, as its only
         replica or as one of several.
-    link
-        [layer]: least seconds over the cut in front of the layer, there and back.
+    hops
+        Least seconds of the links between stages.
     weights
         [layer]: prefix sums of bytes to reduce.
     ring
@@ -50,7 +51,7 @@ class Offers(NamedTuple):
     over: Floats
     single_end: Ints
     group_end: Ints
-    link: Floats
+    hops: Hops
     weights: Floats
     ring: Floats
     least_size: int
@@ -187,110 +188,3 @@ def _least_size(offers: Any, i: int, j: int, busy: float) -> int:
                 share += 1
         most = max(most, min(share, offers.samples))
     return int((offers.samples + most - 1) // most)
-
-
-@compiled
-def cheapest(  # noqa: PLR0912, PLR0915
-    offers: Any, options: Any, prices: Any, low: float, behind: float, credit: float, usage: Any, sums: Any, path: Any
-) -> float:
-    """The least cost of a chain of which one stage is marked, and counted as if it took ``low`` seconds at least.
-
-    A stage costs its seconds, those of the link in front of it, and the prices of its devices. Behind the marked stage
-    seconds count ``behind`` times, and ``credit`` goes off each stage.
-
-    Parameters
-    ----------
-    usage
-        [kind]: takes the devices of the cheapest chain, fractions of them in groups.
-    sums
-        Takes the seconds behind the marked stage, links included, the number of stages there, and of all stages.
-    path
-        [stage, 2]: takes the first layer and the option of each stage of that chain, from the last one on.
-    """
-    size = offers.single.shape[1] - 1
-    least = np.full((2, size + 1), np.inf)
-    origin = np.zeros((2, size + 1), np.int64)
-    case_of = np.zeros((2, size + 1), np.int64)
-    option_of = np.zeros((2, size + 1), np.int64)
-    cheap_price, cheap_kind = np.inf, 0
-    for k in range(len(prices)):
-        if prices[k] < cheap_price:
-            cheap_price, cheap_kind = prices[k], k
-    least[0, 0] = 0.0
-    for i in range(size):
-        before, after = least[0, i], least[1, i]
-        if before == np.inf and after == np.inf:
-            continue
-        for j in range(i + 1, options.stop[i] + 1):
-            begin, end = options.start[i, j], options.start[i, j + 1]
-            if begin == end:
-                continue
-            if before < np.inf:
-                cost, option = _best_option(options, prices, cheap_price, begin, end, 1.0, 0.0)
-                value = before + cost + offers.link[i]
-                if value < least[0, j]:
-                    least[0, j], origin[0, j], case_of[0, j], option_of[0, j] = value, i, 0, option
-                if low > 0.0 and options.low[option] < low:
-                    cost, option = _best_option(options, prices, cheap_price, begin, end, 1.0, low)
-                    value = before + cost + offers.link[i]
-                if value < least[1, j]:
-                    least[1, j], origin[1, j], case_of[1, j], option_of[1, j] = value, i, 1, option
-            if after < np.inf:
-                cost, option = _best_option(options, prices, cheap_price, begin, end, behind, 0.0)
-                value = after + cost + behind * offers.link[i] - credit
-                if value < least[1, j]:
-                    least[1, j], origin[1, j], case_of[1, j], option_of[1, j] = value, i, 2, option
-    usage[:] = 0.0
-    sums[:] = 0.0
-    if least[1, size] == np.inf:
-        return np.inf
-    at, j = 1, size
-    while j > 0:
-        i, case, o = origin[at, j], case_of[at, j], option_of[at, j]
-        factor = behind if case == 2 else 1.0
-        marked = low if case == 1 else 0.0
-        busy = _busy(options, prices, cheap_price, o, factor, marked)
-        count = options.needed[o] * (options.low[o] / busy if busy > 0.0 else 1.0)
-        busy = max(busy, marked)
-        price = count * prices[options.kind[o]]
-        if price >= options.size[o] * cheap_price:
-            usage[options.kind[o]] += count
-        else:
-            usage[cheap_kind] += options.size[o]
-        path[int(sums[2]), 0], path[int(sums[2]), 1] = i, o
-        sums[2] += 1
-        if case == 2:
-            sums[0] += busy + offers.link[i]
-            sums[1] += 1
-        at = 1 if case == 2 else 0
-        j = i
-    return float(least[1, size])
-
-
-@compiled
-def _busy(options: Any, prices: Any, cheap: float, o: int, factor: float, low: float) -> float:
-    """Seconds of an option at which seconds and prices together are least."""
-    busy = options.low[o]
-    if options.high[o] > busy:
-        price, floor = prices[options.kind[o]] * options.needed[o] * options.low[o], options.size[o] * cheap
-        busy = options.high[o]
-        if factor > 0.0:
-            busy = min(busy, np.sqrt(price / factor))
-            if floor > 0.0:
-                busy = min(busy, price / floor)
-        busy = min(options.high[o], max(options.low[o], busy, low))
-    return float(busy)
-
-
-@compiled
-def _best_option(options: Any, prices: Any, cheap: float, begin: int, end: int, factor: float, low: float) -> Any:
-    best, chosen = np.inf, begin
-    for o in range(begin, end):
-        busy, price = options.low[o], prices[options.kind[o]] * options.needed[o]
-        if options.high[o] > busy:
-            busy = _busy(options, prices, cheap, o, factor, low)
-            price *= options.low[o] / busy
-        cost = factor * max(busy, low) + max(price, options.size[o] * cheap)
-        if cost < best:
-            best, chosen = cost, o
-    return best, chosen

@@ -114,13 +114,14 @@ def reach(world: World) -> list[tuple[int, float, float]]:
     both = np.maximum(world.per_byte, world.per_byte.T)
     both[(world.latency == NO_LINK) | (world.latency.T == NO_LINK)] = np.inf
     for level in np.unique(both[np.isfinite(both)]):
-        size = _largest_component(both <= level, world.block_counts)
+        size = largest_component(both <= level, world.block_counts)
         if size > (found[-1][0] if found else 1):
             found.append((size, float(level), best_latency))
     return found
 
 
-def _largest_component(near: np.ndarray[tuple[int, int], np.dtype[np.bool_]], counts: Ints) -> int:
+def largest_component(near: np.ndarray[tuple[int, int], np.dtype[np.bool_]], counts: Ints) -> int:
+    """Number of devices in the largest group of blocks that are near each other by way of others."""
     left = set(range(len(counts)))
     largest = 1
     for start in range(len(counts)):
