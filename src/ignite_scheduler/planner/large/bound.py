@@ -24,8 +24,8 @@ once w_s is replaced by v where it counts for the chain and by V where it counts
 front, s itself and the stages behind. Prices π ≥ 0 per device of each kind are added and Σ N·π taken off, which is
 valid because a chain holds at most N devices of each kind (Lagrangian relaxation: Everett, "Generalized Lagrange
 multiplier method", Operations Research 11, 1963). What is left is a shortest path over the layers
-(:func:`.route.cheapest`), with the cheapest group for each run of layers and the links of :mod:`.hops` between them. Where K may reach M two cases are told
-apart by a price per stage: K ≤ M − 1 and K ≥ M, in which only 1 and 2 are used.
+(:func:`.route.cheapest`), with the cheapest group for each run of layers and the links of :mod:`.hops` between them.
+Where K may reach M two cases are told apart by a price per stage: K ≤ M − 1 and K ≥ M, in which only 1 and 2 are used.
 
 The cheapest group. Let all devices d of a group with shares u_d be done within w; kind k holds at most n_k(w) samples
 in that time. Σ n_k(d)(w) ≥ u, so that for the device with the least price per such sample Σ π_d ≥ u · π_k ÷ n_k(w), and
