@@ -160,13 +160,12 @@ def _least_front(numbers: Any, used: int, d: int, i: int, n: int) -> Any:
     return spacing, turn, gap
 
 
-@compiled
-def search(  # noqa: PLR0912, PLR0915
+def search(
     numbers: Any,
     floors: Any,
     totals: Any,
     extents: Any,
-    memory: Any,
+    memory: Memory,
     best_value: float,
     best_n: int,
     best_classes: Any,
@@ -185,6 +184,26 @@ def search(  # noqa: PLR0912, PLR0915
     -------
     value, number of stages, pipelines timed, whether the search is complete
     """
+    # without memory much less has to be compiled
+    kept = memory if len(memory.records) > 0 else None
+    return _search(numbers, floors, totals, extents, kept, best_value, best_n, best_classes, best_first, slack, budget)
+
+
+@compiled
+def _search(  # noqa: PLR0912, PLR0915
+    numbers: Any,
+    floors: Any,
+    totals: Any,
+    extents: Any,
+    memory: Any,
+    best_value: float,
+    best_n: int,
+    best_classes: Any,
+    best_first: Any,
+    slack: float,
+    budget: int,
+) -> Any:
+    """:func:`search`, with None for an empty memory."""
     num_classes = len(numbers.counts)
     size = numbers.max_stages + 2
     room = make_room(numbers.max_stages, numbers.num_microbatches)
@@ -217,7 +236,6 @@ def search(  # noqa: PLR0912, PLR0915
     least_rate = numbers.rate.min()
     least_price = numbers.price.min()
     timed = 0
-    remember = len(memory.records) > 0
     equal_gpipe = numbers.gpipe and numbers.even  # step = fill + (M − 1)·(largest forward + largest backward)
     most_f = np.zeros(size)
     most_b = np.zeros(size)
@@ -323,7 +341,7 @@ def search(  # noqa: PLR0912, PLR0915
         if timed >= budget:
             break
         crossing[n] = crossing_bytes(numbers, first, n + 1, i)
-        if remember:
+        if memory is not None:
             if equal_gpipe:
                 most_f[n + 1] = max(most_f[n], room.forward[n, 0], room.link_forward[n - 1, 0] if n > 0 else 0.0)
                 most_b[n + 1] = max(most_b[n], room.backward[n, 0], room.link_backward[n - 1, 0] if n > 0 else 0.0)
