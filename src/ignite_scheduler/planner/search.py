@@ -21,7 +21,7 @@ from dataclasses import replace
 from ignite_scheduler.cost import Assignment
 from ignite_scheduler.model import Infeasible, Plan
 from ignite_scheduler.planner import groups, large, straight, workers, workers_bound
-from ignite_scheduler.planner.answers import no_plan, not_found
+from ignite_scheduler.planner.answers import no_chain, no_plan, not_found, with_freer
 from ignite_scheduler.planner.build import alternative, bound_of, built
 from ignite_scheduler.planner.coarse import MOST_LAYERS, search_in_runs
 from ignite_scheduler.planner.found import Found
@@ -47,6 +47,9 @@ MOST_LINEAR = 2_000
 
 START_SHARE = 20
 """Part of the budget that goes to straight chains where they are only a start for groups."""
+
+LONG_SHARE = 4
+"""Part of the budget that goes to straight chains of many layers where nothing else is permitted."""
 
 Search = Callable[[Problem, Request, Assignment | None], Found]
 
@@ -89,7 +92,7 @@ def _in_runs(request: Request) -> Found | Infeasible:
     """The best chain over a model of very many layers: straight ones in blocks of layers, others in runs of them."""
     found = Found(best=None)
     if request.straight and not request.classes.wide and len(request.problem.profile.layers) <= MOST_LINEAR:
-        share = 1 if request.only_straight else START_SHARE
+        share = LONG_SHARE if request.only_straight else START_SHARE
         problem = replace(request.problem, work=request.problem.work // share)
         found = linear.search(problem, request, None)
         if found.best is not None and request.only_straight:
@@ -110,19 +113,19 @@ def _chains(request: Request, incumbent: Assignment | None = None) -> Found | In
     With an incumbent straight chains have been looked at before, unless nothing else is permitted; where none is better
     nothing is found.
     """
-    known, refusal = None, None
+    known = None
     if request.straight and not request.classes.wide and (incumbent is None or request.only_straight):
         if request.only_straight:
             return _straight(request)
         work = request.problem.work // START_SHARE  # proofs are left to the search for groups
         answer = _straight(replace(request, problem=replace(request.problem, work=work)))
-        known, refusal = (answer, None) if isinstance(answer, Found) else (None, answer)
+        known = answer if isinstance(answer, Found) else None
     search = groups.search if groups.fits_here(request) else large.search
     found = search(request.problem, request, incumbent if known is None else known.best)
     if known is None and incumbent is not None:
         return found
     if known is None:
-        return found if found.best is not None else refusal or not_found(request.classes)
+        return found if found.best is not None else no_chain(request)
     assert known.best is not None
     if found.best is None:
         return replace(known, bound=min(found.bound, known.value), method=found.method)
@@ -159,7 +162,7 @@ def _straight(request: Request) -> Found | Infeasible:
         return found
     if setup.classes.wide:
         return not_found(setup.classes)
-    return no_plan(request.problem, setup.classes, setup.model, setup.permit, setup.families)
+    return with_freer(request, no_plan(request.problem, setup.classes, setup.model, setup.permit, setup.families))
 
 
 def _answer(request: Request, found: Found) -> Plan | Infeasible:

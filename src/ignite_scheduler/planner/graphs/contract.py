@@ -25,6 +25,7 @@ nothing in front.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any
 
@@ -42,29 +43,35 @@ def borders(numbers: Numbers, count: int) -> Ints:
     No block takes longer than a share of the work that is found by bisection, unless it is one layer; of the borders
     that this leaves open the one over which the fewest bytes go is taken. Where cuts are demanded, at those only.
     """
-    work = (numbers.forward[:, 0] + numbers.backward[:, 0]).min(axis=0)
-    low, high = 0.0, float(work[-1])
+    work = (numbers.forward[:, 0] + numbers.backward[:, 0]).min(axis=0).tolist()
+    costs = [
+        (not free, num_bytes)
+        for free, num_bytes in zip(numbers.may_cut.tolist(), numbers.once_bytes.tolist(), strict=True)
+    ]
+    low, high = 0.0, work[-1]
+    found = _blocks(work, costs, high)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        if len(_blocks(numbers, work, middle)) > count:
+        blocks = _blocks(work, costs, middle)
+        if len(blocks) > count:
             low = middle
         else:
-            high = middle
-    return np.array([*_blocks(numbers, work, high), numbers.num_layers], dtype=np.int64)
+            high, found = middle, blocks
+    return np.array([*found, numbers.num_layers], dtype=np.int64)
 
 
-def _blocks(numbers: Numbers, work: Any, most: float) -> list[int]:
+def _blocks(work: list[float], costs: list[tuple[bool, float]], most: float) -> list[int]:
     """Where blocks of at most ``most`` seconds begin; the first is one layer."""
-    found, begin = [0], 1
-    while begin < numbers.num_layers:
-        if numbers.may_cut[begin]:
+    found, begin, num_layers = [0], 1, len(work) - 1
+    while begin < num_layers:
+        if not costs[begin][0]:
             found.append(begin)
-        last = max(begin + 1, int(np.searchsorted(work, work[begin] + most, side="right")) - 1)
-        if last >= numbers.num_layers:
+        last = max(begin + 1, bisect_right(work, work[begin] + most) - 1)
+        if last >= num_layers:
             break
-        first = max(begin + 1, int(np.searchsorted(work, work[begin] + most / 2, side="left")))
-        window = range(min(first, last), last + 1)
-        begin = min(window, key=lambda j: (not numbers.may_cut[j], numbers.once_bytes[j], -j))
+        first = min(max(begin + 1, bisect_left(work, work[begin] + most / 2)), last)
+        least = min(costs[first : last + 1])
+        begin = next(j for j in range(last, first - 1, -1) if costs[j] == least)
     return found
 
 

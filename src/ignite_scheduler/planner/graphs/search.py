@@ -10,7 +10,8 @@ Theory of operation
    over finer atoms.
 4. The best few go through the full timeline, with shared wires, tied weights and exact memory.
 
-The bound (:mod:`.bound`) covers every graph of stages, chains included.
+The bound covers every graph of stages, chains included: pace and fill (:mod:`.bound`), and where a graph is better than
+what was known, the stages along the heaviest path of layers (:mod:`.trunk`).
 
 References
 ----------
@@ -39,6 +40,7 @@ from ignite_scheduler.planner.graphs.field import Field, field_of
 from ignite_scheduler.planner.graphs.moves import every_graph, improved
 from ignite_scheduler.planner.graphs.starts import decomposed, parts_of, starts
 from ignite_scheduler.planner.graphs.timing import graph_value, make_graph
+from ignite_scheduler.planner.graphs.trunk import raised
 from ignite_scheduler.planner.instance import Arrays
 from ignite_scheduler.planner.problem import Family, Problem
 from ignite_scheduler.planner.request import Request
@@ -57,6 +59,9 @@ EVERY = 60_000
 
 SHARE_OF_WORK = 120
 """Graphs timed for the problem's work: one takes longer than a pipeline."""
+
+SHARE_OF_PROOF = 200
+"""The bound on graphs takes one part in so many of the problem's work, where a graph is better than all else."""
 
 WORK_ACTIONS = 256
 """Timing a graph counts 1, and 1 more for each that many actions."""
@@ -84,12 +89,13 @@ class _Shape(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _World:
-    """The problem in its canonical order."""
+    """The problem in its canonical order. ``whole``: all devices that may be used are looked at."""
 
     setup: Setup
     order: tuple[int, ...]
     tensors: tuple[Tensor, ...]
     device_ids: tuple[str, ...]
+    whole: bool
 
 
 @dataclass(slots=True)
@@ -100,6 +106,7 @@ class _State:
     work: int = 0
     shapes: list[_Shape] = field(default_factory=list)
     bound: float = math.inf
+    sketches: list[tuple[float, Family, Arrays]] = field(default_factory=list)
 
     @property
     def value(self) -> float:
@@ -122,7 +129,13 @@ def search(problem: Problem, request: Request, incumbent: Assignment | None) -> 
     complete = _enumerated(world, state) if _tiny(world) else False
     if not complete:
         _look(world, state, _of_incumbent(world, incumbent))
-    return _settled(problem, world, state, complete)
+    found = _settled(problem, world, state, complete)
+    beaten = math.inf if incumbent is None else _value(problem, incumbent)
+    if found.best is None or not state.sketches or found.value >= beaten - TIE:
+        return found
+    bound, work = raised(world.setup, state.sketches, world.tensors, found.value, problem.work // SHARE_OF_PROOF)
+    bound = max(found.bound, min(bound, found.value))
+    return replace(found, bound=bound if world.whole else 0.0, work=found.work + work)
 
 
 def _world(problem: Problem) -> _World | None:
@@ -132,6 +145,7 @@ def _world(problem: Problem) -> _World | None:
     if isinstance(setup, Infeasible):
         return None
     members = setup.classes.members
+    whole = sum(map(len, members)) <= MOST_DEVICES and not setup.narrowed
     if sum(map(len, members)) > MOST_DEVICES:
         turns = sorted((place, c, device) for c, devices in enumerate(members) for place, device in enumerate(devices))
         problem = replace(problem, devices=tuple(device for _, _, device in turns[:MOST_DEVICES]))
@@ -143,6 +157,7 @@ def _world(problem: Problem) -> _World | None:
         order=order,
         tensors=tensors_of(problem.profile),
         device_ids=tuple(device for devices in setup.classes.members for device in devices),
+        whole=whole,
     )
 
 
@@ -186,7 +201,7 @@ def _look(world: _World, state: _State, known: _Shape | None) -> None:
         bound = world.setup.as_value(graph_bound(world.setup, arrays, family, world.tensors))
         sketches.append((bound, family, arrays))
     sketches.sort(key=lambda sketch: sketch[0])
-    state.bound = sketches[0][0]
+    state.bound, state.sketches = sketches[0][0], sketches
     begun = []
     for bound, family, arrays in sketches:
         if bound > state.value + TIE or (state.shapes and state.work >= state.budget // 3):
@@ -207,9 +222,13 @@ def _refine(world: _World, state: _State, arrays_of: dict[Family, Arrays], known
         for family in arrays_of
         if family.samples == shape.family.samples
     }
+    made: dict[tuple[tuple[int, ...], int], Atoms] = {}  # the schedule changes nothing about them
     for turn, shape in enumerate(tried.values()):
         arrays = arrays_of[shape.family]
-        atoms = coarsened(_work(arrays), world.tensors, FINE, shape.stage_of)
+        key = (shape.stage_of, shape.family.samples)
+        if key not in made:
+            made[key] = coarsened(_work(arrays), world.tensors, FINE, shape.stage_of)
+        atoms = made[key]
         finer = _Climb(shape.family, atoms, _field(world, shape.family, arrays, atoms), [shape])
         _climb(world, state, finer, [shape], state.budget // (2 * len(tried)), turn)
 
