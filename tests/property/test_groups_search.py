@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from ignite_scheduler.cost import evaluate
 from ignite_scheduler.model import Infeasible, PipelineChoice
 from ignite_scheduler.planner.exhaustive import exhaustive_groups
-from ignite_scheduler.planner.groups import search
+from ignite_scheduler.planner.groups import memory, search
 from ignite_scheduler.planner.problem import Problem
 from ignite_scheduler.planner.request import Request, requested
 from planner_cases import clusters, job, profiles
@@ -85,6 +87,18 @@ def test_skips_ties_updates_and_overhead_equal_every_choice(problem: Problem) ->
 @given(problem=group_problems(layers=3, actions=True))
 def test_memory_actions_equal_every_choice(problem: Problem) -> None:
     same_answer(problem)
+
+
+@FEW
+@given(problem=group_problems(layers=4, actions=True))
+def test_what_leaves_runs_out_for_speed_leaves_out_no_best_chain(problem: Problem) -> None:
+    search_module = import_module("ignite_scheduler.planner.groups.search")
+    with (
+        patch.object(memory, "MANY_RUNS", 0),
+        patch.object(search_module, "MANY_RUNS", 0),
+        patch.object(search_module, "COARSE_CUTS", 2),
+    ):
+        same_answer(problem)
 
 
 @FEW

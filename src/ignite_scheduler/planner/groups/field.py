@@ -12,7 +12,8 @@ from ignite_scheduler.cost.replicas import last_shares
 from ignite_scheduler.planner.compiled import compiled
 from ignite_scheduler.planner.groups.costs import Costs, Groups, for_family, layer_order
 from ignite_scheduler.planner.groups.layout import Layout
-from ignite_scheduler.planner.groups.memory import Limit, held_matrix, status_of
+from ignite_scheduler.planner.groups.memory import Limit, held_matrix, lowest_of, status_of
+from ignite_scheduler.planner.groups.reach import reachable
 from ignite_scheduler.planner.groups.stage import share_out
 from ignite_scheduler.planner.instance import Model
 from ignite_scheduler.planner.kernel import Floats, Ints
@@ -130,10 +131,6 @@ def make_field(
     held = [in_flight(family, n) for n in range(1, request.max_stages + 1)]
     rows = np.unique(held)
     figures = figures_of(costs, groups, shares, goal, microbatches)
-    status, lowest, special, special_shares = status_of(costs, groups, may_cut, rows, limit)
-    _complete(costs, groups, goal, family, special, special_shares, figures)
-    counted = request.min_stages > 1 or request.max_stages < min(model.num_layers, int(layout.held.max()))
-    depths = request.max_stages if counted else len(rows) if len(special) > 1 or (status < 0).any() else 1
     order = orders(family.schedule, request.max_stages, family.num_microbatches)
     u = costs.samples
     growing = [np.diff(np.diff(part[:, : u + 1], axis=1), axis=2) >= -1e-15 for part in (costs.forward, costs.backward)]
@@ -156,15 +153,15 @@ def make_field(
         link=layout.pairs.link,
         allowed=layout.allowed,
         held=layout.held,
-        ends=np.array([not counted or t + 1 >= request.min_stages for t in range(depths)]),
+        ends=np.ones(1, dtype=np.bool_),
         row=np.searchsorted(rows, [rows[0], *held]) if len(rows) > 1 else np.zeros(len(held) + 1, dtype=np.int64),
         may_cut=may_cut,
         figures=figures,
-        status=status,
-        lowest=lowest,
-        special=special,
-        special_shares=special_shares,
-        hops=_hops(layout, model, groups, shares, _shifting(status), family),
+        status=np.zeros((0, 0, 0, 0), dtype=np.int32),
+        lowest=np.zeros((0, 0, 0), dtype=np.int64),
+        special=np.zeros((1, NUM_FIGURES)),
+        special_shares=np.zeros((1, *shares.shape[1:]), dtype=np.int64),
+        hops=np.zeros((0, 3, 0)),
         rate=_summed(groups, goal.rate),
         extra=_summed(groups, goal.extra),
         latency=classes.latency,
@@ -181,6 +178,24 @@ def make_field(
         order_microbatch=order.microbatch,
     )
     field = Field._make(np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x for x in field)
+
+    def in_time(known: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+        every = np.ones(len(groups.size), dtype=np.bool_)
+        hops = _hops(layout, model, groups, shares, every, family)
+        return reachable(field._replace(status=known, lowest=lowest_of(known), hops=hops), costs, groups, most)
+
+    status, lowest, special, special_shares = status_of(costs, groups, may_cut, rows, limit, in_time)
+    _complete(costs, groups, goal, family, special, special_shares, figures)
+    counted = request.min_stages > 1 or request.max_stages < min(model.num_layers, int(layout.held.max()))
+    depths = request.max_stages if counted else len(rows) if len(special) > 1 or (status < 0).any() else 1
+    field = field._replace(
+        ends=np.array([not counted or t + 1 >= request.min_stages for t in range(depths)]),
+        status=status,
+        lowest=lowest,
+        special=special,
+        special_shares=special_shares,
+        hops=_hops(layout, model, groups, shares, _shifting(status), family),
+    )
     return Made(family=family, field=field, costs=costs, groups=groups)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,10 @@ from ignite_scheduler.planner.groups.costs import Costs, Groups
 from ignite_scheduler.planner.groups.stage import NO_FIT, cheapest, last_share
 from ignite_scheduler.planner.kernel import Floats, Ints
 
+MANY_RUNS: Final = 60_000
+"""More runs of layers than these to be fitted into memory are looked through by tables before."""
+
+Reachable = Callable[[npt.NDArray[np.int32]], npt.NDArray[np.bool_]]
 Statuses = tuple[npt.NDArray[np.int32], Ints, Floats, Ints]
 
 
@@ -27,29 +32,42 @@ class Limit(NamedTuple):
     counts: Ints
 
 
-def status_of(costs: Costs, groups: Groups, may_cut: npt.NDArray[np.bool_], held: Ints, limit: Limit) -> Statuses:
+def status_of(
+    costs: Costs, groups: Groups, may_cut: npt.NDArray[np.bool_], held: Ints, limit: Limit, reachable: Reachable
+) -> Statuses:
     """Status, lowest layers that fit, and seconds and shares of what fits only with shifted shares or actions.
 
     Of a special entry the last three figures are its group, end and first layer until they are completed. Runs of
-    layers with which no step ends within ``limit``, whatever the shares, are left out among these.
+    layers with which no step ends within ``limit``, whatever the shares, are left out among these. Where many are left
+    ``reachable`` says of which of them a step may end in time: it is given 0 for all that there are times for, else −1.
     """
     size, width = costs.num_layers, groups.members.shape[1]
     status = np.zeros((len(groups.size), len(held), size + 1, size + 1), dtype=np.int32)
+    known = np.full((len(groups.size), 1, size + 1, size + 1), NO_FIT, dtype=np.int32)
     cuts = may_cut[:, None] & may_cut[None, :] & np.tri(size + 1, k=-1, dtype=bool)
     free = bool(costs.recompute[0] and costs.shard[0] and costs.offload[0])
     for g, count in enumerate(groups.size):
         timed = cuts & (groups.base[g, 0] > 0)
         for c in groups.members[g, :count]:
             timed = timed & (np.arange(size + 1)[None, :] >= costs.barrier[c][:, None])
+        known[g, 0][timed] = 0
         useful = _useful(costs, groups.members[g, :count], limit) if limit.step < np.inf else timed
         for row, in_flight in enumerate(held):
             fits = timed & free & _fits(costs, groups, g, int(in_flight))
             status[g, row] = np.where(fits, 0, np.where(timed & useful, 1, NO_FIT))
     special, shares = np.zeros((1, 7)), np.zeros((1, 2, width), dtype=np.int64)
+    if limit.step < np.inf and np.count_nonzero(status > 0) > MANY_RUNS:
+        status[(status > 0) & ~reachable(known)[:, None]] = NO_FIT
     if (status > 0).any():
         special, shares = _act(costs, groups, held, int(limit.counts.sum()), status)
-    reach = np.where(status >= 0, np.arange(size + 1, dtype=np.int64)[None, None, None, :], size)
-    return status, np.minimum(reach.min(axis=3), np.arange(size + 1)[None, None, :]), special, shares
+    return status, lowest_of(status), special, shares
+
+
+def lowest_of(status: npt.NDArray[np.int32]) -> Ints:
+    """[group, row, end]: first layer from which anything fits, the end itself where nothing does."""
+    first = np.arange(status.shape[-1], dtype=np.int64)
+    found = np.where(status >= 0, first, first[-1]).min(axis=-1)
+    return np.asarray(np.minimum(found, first), dtype=np.int64)
 
 
 def _useful(costs: Costs, members: Ints, limit: Limit) -> npt.NDArray[np.bool_]:
@@ -86,14 +104,18 @@ def _least_busy(costs: Costs, members: Ints) -> Floats:
     the samples ÷ Σ 1/ρ.
     """
     speed = np.zeros((costs.num_layers + 1, costs.num_layers + 1))
-    samples = np.arange(1, costs.samples + 1)[:, None]
     for c in members:
-        each = (costs.forward[c, 1 : costs.samples + 1] + costs.backward[c, 1 : costs.samples + 1]) / samples
-        least = np.concatenate(([0.0], np.cumsum(np.diff(each, axis=1).min(axis=0))))
         with np.errstate(divide="ignore"):
-            speed += 1.0 / np.maximum(least[:, None] - least[None, :], 0.0)
+            speed += 1.0 / per_sample(costs, costs.forward[c] + costs.backward[c])
     with np.errstate(divide="ignore"):
         return np.asarray(costs.samples / speed, dtype=np.float64)
+
+
+def per_sample(costs: Costs, rows: Floats) -> Floats:
+    """[end, first]: the least seconds a sample, over all shares, by prefix sums [samples, layer] of seconds."""
+    each = rows[1 : costs.samples + 1] / np.arange(1, costs.samples + 1)[:, None]
+    least = np.concatenate(([0.0], np.cumsum(np.diff(each, axis=1).min(axis=0))))
+    return np.asarray(np.maximum(least[:, None] - least[None, :], 0.0))
 
 
 def _fits(costs: Costs, groups: Groups, g: int, in_flight: int) -> npt.NDArray[np.bool_]:

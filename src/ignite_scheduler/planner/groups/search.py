@@ -135,7 +135,8 @@ def search(problem: Problem, request: Request, incumbent: Assignment | None = No
         best.value = value_of(problem, incumbent)
     elif request.replicas is None and np.isfinite(instance.costs.memory).any():
         _single(request, best)
-    if np.isfinite(instance.costs.memory).any() and len(instance.layout.usage) * len(request.cuts) ** 2 > MANY_RUNS:
+    many = len(request.cuts) > COARSE_CUTS and len(instance.layout.usage) * len(request.cuts) ** 2 > MANY_RUNS
+    if many and np.isfinite(instance.costs.memory).any():
         _coarse(request, incumbent, best)
     opened: list[Opened] = []
     bound = math.inf
