@@ -14,7 +14,7 @@ setup: $(STAMP)  ## make .venv with everything that demo and tests need
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install -q -c constraints.txt -e '.[torch,dev]'
-	@echo "compiling the planner's search, once"; $(BIN)/python examples/01_plan.py > /dev/null
+	$(BIN)/python tools/compile_planner.py
 	touch $@
 
 $(MODELS): $(STAMP)
