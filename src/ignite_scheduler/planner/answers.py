@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from ignite_scheduler.model import Infeasible, Plan
+from ignite_scheduler.planner.groups import fits_here
+from ignite_scheduler.planner.groups.shortfall import binding, shortfall
 from ignite_scheduler.planner.instance import Classes, Model, family_arrays
+from ignite_scheduler.planner.permit import unmet_request
 from ignite_scheduler.planner.problem import Family, Problem
+from ignite_scheduler.planner.request import Request, requested
 from ignite_scheduler.planner.solve import Goal, Permit, make_numbers
 from ignite_scheduler.planner.tables import least_overflow
 from ignite_scheduler.units import format_duration, format_memory
@@ -59,6 +66,101 @@ def no_plan(
         shortfall=least,
         cures=_memory_cures(problem, least),
     )
+
+
+def no_chain(request: Request) -> Infeasible:
+    """The reason why no chain of groups was found: what binds, with the exact shortfall where that is memory."""
+    if not _counts_exist(request):
+        return _unmet(request)
+    if not fits_here(request):
+        return not_found(request.classes)
+    least, family = shortfall(request)
+    if family is None:
+        limit = binding(request)
+        return _unmet(request) if limit == "devices" and request.any_of else _bound_by(limit)
+    if least == 0:
+        return Infeasible(
+            code="memory",
+            text="no plan was found within the budget of work; it is not proven that there is none",
+            cures=("a larger budget of work", "add memory", "smaller microbatches"),
+        )
+    return Infeasible(
+        code="memory",
+        text=(
+            f"no permitted plan fits the memory: {format_memory(least)} are missing in all, "
+            f"at best with {family.schedule} and microbatches of {family.samples}"
+        ),
+        shortfall=least,
+        cures=(*_memory_cures(request.problem, least), *_freer(request, least)),
+    )
+
+
+def _counts_exist(request: Request) -> bool:
+    """Whether the allowed devices hold one of the exact counts that are asked for."""
+    kinds = [device.kind for device in request.devices]
+    wanted = request.any_of
+    return not wanted or any(all(kinds.count(kind) >= n for kind, n in counts.items()) for counts in wanted)
+
+
+def _unmet(request: Request) -> Infeasible:
+    stages = request.problem.job.pipeline.stages
+    num_layers = len(request.problem.profile.layers)
+    return unmet_request(request.classes, request.any_of, num_layers, request.max_devices, stages)
+
+
+def _bound_by(limit: str) -> Infeasible:
+    """The refusal where memory would not help."""
+    if limit == "links":
+        return Infeasible(
+            code="links",
+            text="no permitted choice of devices forms groups and a chain in which all neighbours have links both ways",
+            cures=("add a default to the cluster's links", "allow other devices"),
+        )
+    if limit == "offload":
+        return Infeasible(
+            code="offload",
+            text="pipeline.offload is demanded, but no permitted choice of devices has a known way to host memory",
+            cures=(
+                "give the devices their host_bandwidth in the cluster file",
+                "set pipeline.offload to auto or false",
+            ),
+        )
+    if limit == "times":
+        return Infeasible(
+            code="devices",
+            text="no permitted choice of devices has times for all layers of its stages",
+            cures=("measure the missing layers on the allowed kinds", "allow other devices"),
+        )
+    return Infeasible(
+        code="devices",
+        text="the allowed devices cannot be dealt to stages as resources and pipeline ask",
+        cures=("allow more devices", "leave pipeline.stages and pipeline.replicas to the planner"),
+    )
+
+
+def _freer(request: Request, least: float) -> Iterator[str]:
+    """What the job could leave to the planner so that less memory is missing."""
+    problem = request.problem
+    for name in ("recompute", "shard", "offload", "replicas"):
+        if name not in problem.abilities or getattr(problem.job.pipeline, name) == "auto":
+            continue
+        wish: dict[str, Any] = {name: "auto"}
+        pipeline = replace(problem.job.pipeline, **wish)
+        freer = requested(replace(problem, job=replace(problem.job, pipeline=pipeline)))
+        if isinstance(freer, Infeasible) or not fits_here(freer):
+            continue
+        lacking = shortfall(freer, least).bytes
+        if lacking == 0:
+            yield f"pipeline.{name}: auto, with which it fits"
+        elif lacking < least:
+            yield f"pipeline.{name}: auto, with which only {format_memory(lacking)} are missing"
+
+
+def with_freer(request: Request, refusal: Infeasible) -> Infeasible:
+    """The refusal of straight chains with what else the job could leave to the planner."""
+    if refusal.shortfall is None or not fits_here(request):
+        return refusal
+    return replace(refusal, cures=(*refusal.cures, *_freer(request, refusal.shortfall)))
 
 
 def _memory_cures(problem: Problem, least: float) -> tuple[str, ...]:

@@ -175,7 +175,7 @@ def permit(problem: Problem, classes: Classes) -> Permit | Infeasible:
             match |= same
         allowed &= match
         if not allowed.any():
-            return _unmet_request(classes, resources.any_of, num_layers, most, stages)
+            return unmet_request(classes, resources.any_of, num_layers, most, stages)
     may_cut = np.ones(num_layers + 1, dtype=bool)
     if choice.split != "auto":
         may_cut[:] = False
@@ -208,7 +208,7 @@ def _too_few_layers(num_layers: int, wanted: int, noun: str) -> Infeasible:
     )
 
 
-def _unmet_request(
+def unmet_request(
     classes: Classes, any_of: tuple[object, ...], num_layers: int, most: int, stages: int | str
 ) -> Infeasible:
     there: dict[str, int] = {}
