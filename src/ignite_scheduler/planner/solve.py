@@ -10,10 +10,11 @@ from ignite_scheduler.planner.climb import climb, shake
 from ignite_scheduler.planner.extents import extent_tables
 from ignite_scheduler.planner.instance import Arrays, Classes, Model
 from ignite_scheduler.planner.kernel import Floats, Ints, Numbers, make_room, value_of
+from ignite_scheduler.planner.narrowing import everything, narrow, refuted
 from ignite_scheduler.planner.orders import orders
 from ignite_scheduler.planner.problem import Family
 from ignite_scheduler.planner.tables import behind_tables, front_tables, least_fill_plan
-from ignite_scheduler.planner.tree import TIE, Memory, search
+from ignite_scheduler.planner.tree import TIE, make_memory, search
 
 SWEEP = 24
 """First plans come from this many caps on the busiest stage at most."""
@@ -33,20 +34,23 @@ SHORT_WORK = 20_000
 SLACK, SLACK_WORK = 1.05, 600_000
 """Near-equal suffixes are dropped within this factor when better plans are looked for, with that much work at most."""
 
-SHAKES, FEW_SHAKES, SHAKE_WORK = 200, 40, 400_000
-"""Rounds of disturbed local search in hard tables and in others, and the pipelines timed in them at most."""
+SHAKES, SHAKE_WORK = 40, 400_000
+"""Rounds of disturbed local search, and the pipelines timed in them at most."""
 
 SHAKE_FROM = 1_000
 """Tables of less work are searched well enough without."""
 
-HARD_TABLE = 10_000
-"""From this work of a table on a proof will hardly end."""
-
-LITTLE_WORK = 1_500_000
-"""With less the last proof will hardly end."""
-
 TARGETS = (0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99)
-"""Shares of the best value that nothing is proven to go below where the last proof is out of reach."""
+"""Shares of the best value that nothing is proven to go below, where no narrowed tables tell where to begin."""
+
+RUNG = 0.3
+"""Share of what is between bound and plan that the first search for a better plan looks at."""
+
+LEAST_RUNG = 0.05
+"""Less of it is not worth another search."""
+
+SWEEPS_PER_TABLE = 8
+"""Sweeps that narrow tables cost as much as a table counts: their loops are short."""
 
 CLIMB_WORK = 20_000
 """Pipelines that one local search times at most."""
@@ -71,10 +75,6 @@ NO_EXTENTS = np.zeros((0, 0, 0, 0))
 
 UNKNOWN = np.zeros((0, 0, 0))
 """Nothing is known of what lies behind a stage."""
-
-MEMORY_BYTES = 400_000_000
-MEMORY_MICROBATCHES = 64
-"""Suffixes are compared by their responses up to this many microbatches."""
 
 
 class Goal(NamedTuple):
@@ -216,8 +216,7 @@ def shaken(numbers: Numbers, choice: Choice) -> Choice:
     classes, first = _buffers(numbers)
     n = len(choice.classes)
     classes[:n], first[:n] = choice.classes, choice.first
-    rounds = SHAKES if table_work(numbers) > HARD_TABLE else FEW_SHAKES
-    n, value, _ = shake(numbers, room, n, classes, first, choice.value, rounds, SHAKE_WORK)
+    n, value, _ = shake(numbers, room, n, classes, first, choice.value, SHAKES, SHAKE_WORK)
     return _choice(value, n, classes, first)
 
 
@@ -244,13 +243,14 @@ def improve(
     """
     classes, first = _buffers(numbers)
     limit = _step_limit(numbers, target)
+    behind, narrowing = _behind(numbers, limit, narrowed=remember)
     spent = extent_work(numbers)
     if remember and not numbers.gpipe and limit < np.inf and spent <= budget // 4:
-        extents = extent_tables(numbers, behind_tables(numbers, limit), limit)
+        extents = extent_tables(numbers, behind, limit)
         floors, totals = np.zeros(1), np.pad(extents.min(axis=3), ((0, 0), (0, 0), (0, 1)))[None]
     else:
         extents = NO_EXTENTS
-        floors, totals = levels(numbers, limit, 1 + budget // (LEVEL_WORK + 4 * table_work(numbers)))
+        floors, totals = levels(numbers, limit, 1 + budget // (LEVEL_WORK + 4 * table_work(numbers)), behind)
         spent = len(totals) * table_work(numbers)
     n = 0
     if ties:
@@ -261,10 +261,19 @@ def improve(
         numbers, floors, totals, extents, memory, target, n, classes, first, slack, budget
     )
     found = _choice(value, n, classes, first) if n > 0 else incumbent
-    return found, int(work) + int(spent), bool(complete) and slack == 1.0
+    return found, int(work) + int(spent) + narrowing, bool(complete) and slack == 1.0
 
 
-def levels(numbers: Numbers, limit: float, wanted: int) -> tuple[Floats, Floats]:
+def _behind(numbers: Numbers, limit: float, *, narrowed: bool) -> tuple[Floats, int]:
+    """Least fill of everything behind under the step limit, and the work spent beyond the table."""
+    if not narrowed or limit == np.inf:
+        return behind_tables(numbers, limit), 0
+    tables = everything(numbers, limit)
+    _, sweeps = narrow(numbers, tables, limit)
+    return tables.behind, sweeps * table_work(numbers) // SWEEPS_PER_TABLE
+
+
+def levels(numbers: Numbers, limit: float, wanted: int, behind: Floats | None = None) -> tuple[Floats, Floats]:
     """Tables of the least fill in front for ever larger fills behind, under the step limit.
 
     Returns
@@ -274,69 +283,68 @@ def levels(numbers: Numbers, limit: float, wanted: int) -> tuple[Floats, Floats]
     """
     states = len(numbers.num_used) * len(numbers.counts) * (numbers.num_layers + 1)
     count = max(1, min(wanted, MAX_LEVELS, MAX_TABLE // states)) if limit < np.inf else 1
-    behind = behind_tables(numbers, limit)
+    behind = behind_tables(numbers, limit) if behind is None else behind
     floors = np.linspace(0.0, limit, count, endpoint=False) if count > 1 else np.zeros(1)
     totals = np.stack([front_tables(numbers, behind, float(floor), limit, limit)[1] for floor in floors])
     return floors, totals
 
 
-def make_memory(numbers: Numbers, *, wanted: bool) -> Memory:
-    """Room to remember suffixes; none where comparing responses does not suffice or would cost too much."""
-    m = numbers.num_microbatches
-    ends = numbers.extra.any() or numbers.update.any() or numbers.closing.any()
-    plain = len(numbers.tied_bytes) == 0 and not ends
-    size = m * m + 1 + len(numbers.tensors)
-    if numbers.gpipe and numbers.even:
-        size = 4 + len(numbers.tensors)
-    known = size <= MEMORY_MICROBATCHES**2
-    room = MEMORY_BYTES // 8 if plain and known and wanted else 0
-    states = len(numbers.num_used) * len(numbers.counts) * (numbers.num_layers + 1)
-    return Memory(head=np.full(states, -1, dtype=np.int64), records=np.empty(room), length=np.zeros(1, dtype=np.int64))
-
-
 def solve(numbers: Numbers, incumbent: Choice, bound: float, budget: int) -> Outcome:
     """Improve the incumbent and raise the bound until they meet or the budget is spent.
 
-    Small problems end with a short plain search that also settles ties. Otherwise a search that drops near-equal
-    suffixes looks for better plans, and an exact one that remembers suffixes tries to prove the best of them. If its
-    share of the budget does not suffice, searches for plans below ever larger shares of the best
-    value leave a proven gap: each is far cheaper than the last proof.
+    Small problems end with a short plain search that also settles ties. Otherwise tables narrowed under ever closer
+    limits raise the bound and give better plans to begin with; a search that drops near-equal suffixes looks for more,
+    and exact ones that remember suffixes raise the bound rung by rung, as each costs far more than the one below.
     """
     incumbent, spent, complete = improve(
         numbers, incumbent, incumbent.value, min(budget, SHORT_WORK), remember=False, ties=True
     )
     if complete:
         return Outcome(incumbent, incumbent.value, spent)
-    if spent >= budget:
-        return Outcome(incumbent, min(bound, incumbent.value), spent)
-    incumbent, work, _ = improve(numbers, incumbent, incumbent.value, min(budget // 10, SLACK_WORK), slack=SLACK)
-    spent += work
-    if table_work(numbers) > HARD_TABLE or budget < LITTLE_WORK:  # the proof will hardly end: a proven gap first
+    if spent < budget:
+        incumbent, bound, work = _narrowed_bound(numbers, incumbent, bound)
+        spent += work
+        incumbent, work, _ = improve(numbers, incumbent, incumbent.value, min(budget // 10, SLACK_WORK), slack=SLACK)
+        spent += work
         incumbent, bound, spent = _raise_bound(numbers, incumbent, bound, spent, budget)
-    incumbent, work, complete = improve(numbers, incumbent, incumbent.value, max(0, budget - spent) * 4 // 5)
-    spent += work
-    if complete:
-        incumbent, work = _settle_ties(numbers, incumbent, max(SHORT_WORK, min(budget - spent, work)))
+    if bound >= incumbent.value:
+        incumbent, work = _settle_ties(numbers, incumbent, max(SHORT_WORK, min(budget - spent, spent)))
         return Outcome(incumbent, incumbent.value, spent + work)
-    incumbent, bound, spent = _raise_bound(numbers, incumbent, bound, spent, budget)
-    return Outcome(incumbent, min(bound, incumbent.value), spent)
+    return Outcome(incumbent, bound, spent)
+
+
+def _narrowed_bound(numbers: Numbers, incumbent: Choice, bound: float) -> tuple[Choice, float, int]:
+    """The bound of narrowed tables, the best plan that chains met on the way lead to, and the work spent."""
+    bound, chains, sweeps = refuted(
+        numbers, min(bound, incumbent.value), incumbent.value, lambda value: _step_limit(numbers, value)
+    )
+    room = make_room(numbers.max_stages, numbers.num_microbatches)
+    classes, first = _buffers(numbers)
+    work = sweeps * table_work(numbers) // SWEEPS_PER_TABLE
+    for chain in dict.fromkeys(chains):
+        n = len(chain[0])
+        classes[:n], first[:n] = chain
+        n, value, timed = climb(
+            numbers, room, n, classes, first, value_of(numbers, room, n, classes, first), CLIMB_WORK
+        )
+        work += int(timed)
+        if value < incumbent.value - TIE:
+            incumbent = _choice(value, n, classes, first)
+    return incumbent, bound, work
 
 
 def _raise_bound(
     numbers: Numbers, incumbent: Choice, bound: float, spent: int, budget: int
 ) -> tuple[Choice, float, int]:
-    """Prove that nothing is better by the shares of TARGETS, as far as the budget goes; also the work spent so far."""
-    for share_of_value in TARGETS:
-        target = incumbent.value * share_of_value
-        if spent >= budget:
-            break
-        if target <= bound:
-            continue
-        incumbent, work, complete = improve(numbers, incumbent, target, (budget - spent) // 2)
+    """Prove rung by rung that nothing is better, as far as the budget goes; also the work spent so far."""
+    rung = RUNG
+    while bound < incumbent.value and spent < budget and rung >= LEAST_RUNG:
+        target = bound + rung * (incumbent.value - bound) if rung < 1 else incumbent.value
+        incumbent, work, complete = improve(numbers, incumbent, target, budget - spent)
         spent += work
-        if not complete:
-            break
-        bound = max(bound, min(target, incumbent.value))
+        if complete:
+            bound = min(target, incumbent.value)
+        rung = min(1.0, 1.7 * rung) if complete else rung / 2
     return incumbent, bound, spent
 
 

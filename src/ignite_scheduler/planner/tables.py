@@ -277,7 +277,8 @@ def _stage_rows(
 def least_fill_plan(numbers: Any, stage: Any, total: Any, work_cap: float, classes: Any, first: Any) -> int:
     """Write the pipeline of least fill from the end into ``classes`` and ``first``; its number of stages, 0 if none.
 
-    ``stage`` and ``total`` are from :func:`front_tables` under the same ``work_cap`` and no other limits.
+    ``stage`` and ``total`` are from :func:`front_tables` under the same ``work_cap`` and no other limits, or narrowed
+    by :func:`ignite_scheduler.planner.narrowing.narrow`.
     """
     v, n, j = 0, 0, numbers.num_layers
     while j > 0:
@@ -306,8 +307,9 @@ def least_fill_plan(numbers: Any, stage: Any, total: Any, work_cap: float, class
             fill, busy = stage_seconds(numbers, chosen, i, j)
             if busy > work_cap:
                 break
-            if fill + total[v, chosen, i] < best:
-                best, start = fill + total[v, chosen, i], i
+            off = abs(fill + total[v, chosen, i] - stage[v, chosen, j])  # 0: the stage that the entry stands for
+            if off < best:
+                best, start = off, i
         if start < 0:
             return 0
         classes[n], first[n] = chosen, start

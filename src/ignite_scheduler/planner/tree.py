@@ -24,6 +24,7 @@ from ignite_scheduler.planner.kernel import (
     NEVER,
     Floats,
     Ints,
+    Numbers,
     crossing_bytes,
     make_room,
     pass_seconds,
@@ -48,6 +49,10 @@ WORK_ACTIONS = 256
 
 OUTER_ACTIONS = 64
 """Responses of a suffix count 2, and 1 more for each that many actions."""
+
+MEMORY_BYTES = 400_000_000
+MEMORY_MICROBATCHES = 64
+"""Suffixes are compared by their responses up to this many microbatches."""
 
 
 @compiled
@@ -100,6 +105,17 @@ class Memory(NamedTuple):
     head: Ints
     records: Floats
     length: Ints
+
+
+def make_memory(numbers: Numbers, *, wanted: bool) -> Memory:
+    """Room to remember suffixes; none where comparing responses does not suffice or would cost too much."""
+    m = numbers.num_microbatches
+    ends = numbers.extra.any() or numbers.update.any() or numbers.closing.any()
+    plain = len(numbers.tied_bytes) == 0 and not ends
+    size = (4 if numbers.gpipe and numbers.even else m * m + 1) + len(numbers.tensors)
+    room = MEMORY_BYTES // 8 if plain and size <= MEMORY_MICROBATCHES**2 and wanted else 0
+    states = len(numbers.num_used) * len(numbers.counts) * (numbers.num_layers + 1)
+    return Memory(head=np.full(states, -1, dtype=np.int64), records=np.empty(room), length=np.zeros(1, dtype=np.int64))
 
 
 @compiled
