@@ -52,8 +52,10 @@ from ignite_scheduler.planner.large.offers import offers_of
 from ignite_scheduler.planner.large.priced import Offers, Options, options_of
 from ignite_scheduler.planner.problem import Family
 
-STEPS: Final = 16
-"""Steps towards better prices each time that a span is looked at."""
+FIRST_STEPS: Final = 8
+"""Steps towards better prices when all paces of a family are looked at together."""
+STEPS: Final = 32
+"""Steps towards better prices when a part of them is looked at: with fewer the prices of eight kinds are far off."""
 PROGRAM: Final = 20_000
 """What the linear program of one step takes beside, in options."""
 NARROW: Final = 1.002
@@ -105,11 +107,12 @@ def least_step(ground: Ground, families: tuple[Family, ...], known: float, work:
         if entry.span.high / entry.span.low < NARROW and entry.number >= number:
             heapq.heappush(spans, entry)
             break
-        for low, high in _parts(entry, whole=entry.span.options is NOT_LISTED):
+        whole = entry.span.options is NOT_LISTED
+        for low, high in _parts(entry, whole=whole):
             options = options_of(entry.span.offers, high, known)
             spent += len(options.kind)
             span = replace(entry.span, options=options, low=low, high=high)
-            value, prices, steps = raised(span, entry.prices, known, STEPS)
+            value, prices, steps = raised(span, entry.prices, known, FIRST_STEPS if whole else STEPS)
             spent += steps * (PROGRAM + len(options.kind) + ground.rows.num_layers**2)
             value = max(value, entry.bound, low * span.offers.num_microbatches)
             if value < known:
