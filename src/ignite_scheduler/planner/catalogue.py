@@ -33,7 +33,7 @@ from ignite_scheduler.cost import Assignment
 from ignite_scheduler.cost.calibration import Calibration
 from ignite_scheduler.cost.iteration import UNBOUNDED
 from ignite_scheduler.model import Infeasible, Job, Plan
-from ignite_scheduler.planner.answers import no_plan, not_found
+from ignite_scheduler.planner.answers import no_chain, no_plan, not_found
 from ignite_scheduler.planner.build import bound_of, built
 from ignite_scheduler.planner.found import Found
 from ignite_scheduler.planner.pareto.canonical import Key, keyed, looks_of, renamed, slots
@@ -138,6 +138,8 @@ def catalogued(problem: Problem, known: Catalogue | None = None) -> Catalogue | 
         offers = _grouped(book, offers)
     if not offers and setup.classes.wide:
         return not_found(setup.classes)
+    if not offers and not setup.request.only_straight:
+        return no_chain(setup.request)
     if not offers:
         return no_plan(problem, setup.classes, setup.model, setup.permit, setup.families)
     made = _plans(setup, _kept(offers), earlier.made if earlier and _may_take_over(setup, earlier) else {})

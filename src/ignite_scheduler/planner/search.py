@@ -21,7 +21,7 @@ from dataclasses import replace
 from ignite_scheduler.cost import Assignment
 from ignite_scheduler.model import Infeasible, Plan
 from ignite_scheduler.planner import groups, large, straight, workers, workers_bound
-from ignite_scheduler.planner.answers import no_chain, no_plan, not_found, with_freer
+from ignite_scheduler.planner.answers import no_chain, no_plan, with_freer
 from ignite_scheduler.planner.build import alternative, bound_of, built
 from ignite_scheduler.planner.coarse import MOST_LAYERS, search_in_runs
 from ignite_scheduler.planner.found import Found
@@ -35,6 +35,7 @@ from ignite_scheduler.planner.setup import goal_of, prepare
 from ignite_scheduler.planner.terms import held
 from ignite_scheduler.planner.tree import TIE
 from ignite_scheduler.planner.unused import unused_reasons
+from ignite_scheduler.planner.weighed import value_of_choice
 from ignite_scheduler.planner.why import reasons
 
 NUM_ALTERNATIVES = 4
@@ -122,12 +123,14 @@ def _chains(request: Request, incumbent: Assignment | None = None) -> Found | In
         known = answer if isinstance(answer, Found) else None
     search = groups.search if groups.fits_here(request) else large.search
     found = search(request.problem, request, incumbent if known is None else known.best)
+    if search is large.search and found.best is not None and request.problem.objective == "energy":
+        found = replace(found, value=value_of_choice(request.problem, found.best))  # it looks at the step alone
     if known is None and incumbent is not None:
         return found
     if known is None:
         return found if found.best is not None else no_chain(request)
     assert known.best is not None
-    if found.best is None:
+    if found.best is None or known.value <= found.value:
         return replace(known, bound=min(found.bound, known.value), method=found.method)
     return replace(found, others=(*found.others, known.best, *known.others))
 
@@ -160,8 +163,6 @@ def _straight(request: Request) -> Found | Infeasible:
     found = straight.search(setup)
     if found.best is not None:
         return found
-    if setup.classes.wide:
-        return not_found(setup.classes)
     return with_freer(request, no_plan(request.problem, setup.classes, setup.model, setup.permit, setup.families))
 
 

@@ -22,7 +22,6 @@ from ignite_scheduler.planner.build import STRAIGHT, assignment_of
 from ignite_scheduler.planner.exhaustive import judge
 from ignite_scheduler.planner.found import Found
 from ignite_scheduler.planner.kernel import Numbers
-from ignite_scheduler.planner.line import line_first_plan
 from ignite_scheduler.planner.problem import Family
 from ignite_scheduler.planner.setup import Setup, Sketch, quick_bound
 from ignite_scheduler.planner.solve import (
@@ -66,11 +65,11 @@ class Best:
 def search(setup: Setup) -> Found:
     """The best straight chain, and what is proven about all of them.
 
-    ``best`` is None where none was found: proven, except on a wide cluster.
+    ``best`` is None where there is none: the tables prove it.
     """
     best = _optimise(setup, setup.problem.work)
     if best.family is None:
-        return Found(best=None, complete=not setup.classes.wide, work=best.work)
+        return Found(best=None, complete=True, work=best.work)
     if setup.classes.contended:
         _settle_contention(setup, best)
     bound = 0.0 if setup.narrowed else best.bound
@@ -91,8 +90,6 @@ def search(setup: Setup) -> Found:
 def _method(setup: Setup) -> str:
     if setup.narrowed:
         return "resources.any_of over many devices: the first of each kind by id were taken, others are not looked at"
-    if setup.classes.wide:
-        return "fill and pace of layers on their fastest devices; plan by local search on the exact step time"
     if setup.classes.contended:
         return f"{STRAIGHT}; transfers that wait for a shared wire are in the step, not in the bound"
     return STRAIGHT
@@ -127,14 +124,6 @@ def _optimise(setup: Setup, budget: int) -> Best:
             best.bound = min(best.bound, sketch.bound)
             continue
         numbers = setup.numbers(sketch.family, sketch.arrays)
-        if setup.classes.wide:
-            choice, spent = line_first_plan(setup, numbers, max(0, budget - best.work))
-            best.work += spent
-            best.bound = min(best.bound, sketch.bound)
-            _accept(best, choice, sketch.family)
-            if best.work >= budget:
-                break
-            continue
         choice, step_bound = first_plan(numbers)
         if choice.value < NEAR * best.choice.value:
             choice = shaken(numbers, choice)

@@ -17,7 +17,7 @@ import numpy as np
 
 from ignite_scheduler.cost import Assignment
 from ignite_scheduler.model import Bound, Infeasible, Plan
-from ignite_scheduler.planner.answers import no_plan, not_found
+from ignite_scheduler.planner.answers import no_chain, no_plan, not_found
 from ignite_scheduler.planner.build import assignment_of, built
 from ignite_scheduler.planner.pace import least_step
 from ignite_scheduler.planner.pareto.exact import Front, exact_front
@@ -91,6 +91,8 @@ def pareto(problem: Problem, criteria: Sequence[str] | None = None, *, seed: int
         found = _with_groups(setup, asked, found)
     if not found.met and setup.classes.wide:
         return not_found(setup.classes)
+    if not found.met and not setup.request.only_straight:
+        return no_chain(setup.request)
     if not found.met:
         return no_plan(problem, setup.classes, setup.model, setup.permit, setup.families)
     return _set(setup, asked, found)
