@@ -97,9 +97,21 @@ def make_sheet(num_stages: int, num_devices: int, num_layers: int) -> Any:
 
 @compiled
 def chain_value(
-    costs: Any, net: Any, family: Any, sheet: Any, first: Any, offset: Any, devices: Any, base: Any, num_stages: int
+    costs: Any,
+    net: Any,
+    family: Any,
+    sheet: Any,
+    first: Any,
+    offset: Any,
+    devices: Any,
+    base: Any,
+    num_stages: int,
+    limit: float,
 ) -> float:
-    """The objective of the chain, infinite where it does not fit or lacks a link; ``sheet`` is filled."""
+    """The objective of the chain; infinite where it does not fit, lacks a link or surely exceeds the limit.
+
+    ``sheet`` is filled where the value is finite.
+    """
     rate = net.base_rate
     for s in range(num_stages):
         i, j, begin, end = first[s], first[s + 1], offset[s], offset[s + 1]
@@ -124,6 +136,8 @@ def chain_value(
         sheet.ring[s], sheet.update[s] = ring, update
         if s > 0 and not _set_link(costs, net, sheet, first, offset, devices, num_stages, s):
             return np.inf
+    if rate * _surely(sheet, num_stages, family.num_microbatches, family.gpipe) > limit:
+        return np.inf
     if family.gpipe:
         gpipe_ends(sheet, num_stages, family.num_microbatches)
     else:
@@ -205,6 +219,36 @@ def _share(costs: Any, sheet: Any, begin: int, end: int, p: int, e: int) -> int:
     if e == 0:
         return int(sheet.shares[p])
     return int(last_share(costs, sheet.shares[begin:end], end - begin, p - begin))
+
+
+@compiled
+def _surely(sheet: Any, num_stages: int, num_microbatches: int, gpipe: bool) -> float:
+    """A step that the chain does not go below; the theory stands in :mod:`.bound`, here with the figures at hand.
+
+    *Work*: a stage waits for the first forward to reach it, works for all microbatches and reduces. *Both turns*, where
+    all microbatches are as long as the last one at least: the fill, the part behind the stage once more, and what lies
+    between; under GPipe without that part, but for one microbatch less.
+    """
+    most, front, fill = 0.0, 0.0, 0.0
+    for s in range(num_stages):
+        for e in range(2):
+            fill += min(sheet.seconds[s, e], sheet.seconds[s, e + 2]) + min(sheet.links[s, e], sheet.links[s, e + 2])
+    behind = fill
+    for s in range(num_stages):
+        busy, last = sheet.seconds[s, 0] + sheet.seconds[s, 1], sheet.seconds[s, 2] + sheet.seconds[s, 3]
+        front += sheet.links[s, 0] if num_microbatches > 1 else sheet.links[s, 2]
+        most = max(most, front + (num_microbatches - 1) * busy + last + sheet.ring[s] + sheet.update[s])
+        front += sheet.seconds[s, 0] if num_microbatches > 1 else sheet.seconds[s, 2]
+        least = min(sheet.seconds[s, 0], sheet.seconds[s, 2]) + min(sheet.seconds[s, 1], sheet.seconds[s, 3])
+        behind -= least
+        for e in range(2):
+            behind -= min(sheet.links[s, e], sheet.links[s, e + 2])
+        deep = num_stages - s
+        if gpipe:
+            most = max(most, fill + (num_microbatches - 1) * least)
+        elif num_microbatches > deep:
+            most = max(most, fill + behind + (num_microbatches - deep) * least)
+    return most
 
 
 @compiled

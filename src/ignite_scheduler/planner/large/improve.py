@@ -48,8 +48,9 @@ class Walk:
             changed = self.moves[int(self.source.integers(len(self.moves)))]()
             if changed is None:
                 continue
-            value = self.judge.value(changed)
-            if value <= self.value * (1 + warmth * float(self.source.random())):
+            limit = self.value * (1 + warmth * float(self.source.random()))
+            value = self.judge.value(changed, limit)
+            if value <= limit:
                 self.chain, self.value = changed, value
                 self.loads = self.judge.loads(changed)
                 if value < self.best_value * (1 - 1e-12):
@@ -84,7 +85,9 @@ class Walk:
             return None
         if not self.ground.permits(first, groups):
             return None
-        return Chain(tuple(first), tuple(self.ground.standing(group) for group in groups))
+        stood = set(self.chain.groups)
+        groups = [group if group in stood else self.ground.standing(group) for group in groups]
+        return Chain(tuple(first), tuple(groups))
 
     def _shift(self) -> Chain | None:
         """Layers go from a stage to its neighbour."""

@@ -37,8 +37,8 @@ class Judge:
         self.timed = 0
         self._base: dict[tuple[int, ...], Ints] = {}
 
-    def value(self, chain: Chain) -> float:
-        """The objective of the chain; infinite where it does not fit or is longer than there are samples to share."""
+    def value(self, chain: Chain, limit: float = np.inf) -> float:
+        """The objective of the chain; infinite where it does not fit, lacks samples to share or exceeds the limit."""
         self.timed += 1
         bases = []
         for group in chain.groups:
@@ -57,6 +57,7 @@ class Judge:
                 np.array([device for group in chain.groups for device in group], dtype=np.int64),
                 np.concatenate(bases),
                 len(chain.groups),
+                limit * (1 + 1e-9),
             )
         )
 
@@ -64,13 +65,12 @@ class Judge:
         """Shares where memory does not matter; None where there are more devices than samples."""
         if len(group) > self.kin.samples:
             return None
-        key = tuple(int(kind) for kind in self.net.kind[list(group)])
-        base = self._base.get(key)
+        base = self._base.get(group)
         if base is None:
-            base = np.zeros(len(key), np.int64)
-            limits = np.full(len(key), self.kin.samples)
-            share_out(self.costs, np.array(key, dtype=np.int64), len(key), limits, 1, base)
-            self._base[key] = base
+            kinds = self.net.kind[list(group)]
+            base = np.zeros(len(group), np.int64)
+            share_out(self.costs, kinds, len(group), np.full(len(group), self.kin.samples), 1, base)
+            self._base[group] = base
         return base
 
     def loads(self, chain: Chain) -> Floats:

@@ -110,13 +110,13 @@ def _extend(  # noqa: PLR0912
     speed = 0.0
     for k in range(kinds):
         if held[k] > 0:
-            whole = line.seconds[k, line.samples, size] + line.overhead[k]
+            whole = max(line.seconds[k, line.samples, size] + line.overhead[k], 1e-12)
             if whole >= np.inf:
                 return
             speed += held[k] / whole
     for k in range(kinds):
         if held[k] > 0:
-            part = line.samples / speed / (line.seconds[k, line.samples, size] + line.overhead[k])
+            part = line.samples / speed / max(line.seconds[k, line.samples, size] + line.overhead[k], 1e-12)
             share[k] = min(line.samples, max(1, round(part)))
     active = np.flatnonzero(held)
     ring = 2 * (devices - 1) / devices * (line.far if far else line.near) / line.num_microbatches

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from ignite_scheduler.cost import Assignment
 from ignite_scheduler.planner.found import Found
+from ignite_scheduler.planner.large.alike import alike_chains
 from ignite_scheduler.planner.large.bound import least_step
 from ignite_scheduler.planner.large.counted import counted_chains
 from ignite_scheduler.planner.large.ground import MOST_SAMPLES, Ground, ground_of
@@ -20,26 +23,30 @@ from ignite_scheduler.planner.problem import Family, Problem
 from ignite_scheduler.planner.request import Request
 
 SEED: Final = 20
-WALKED: Final = 3
-"""Families in which first plans are improved."""
+WALKED: Final = 4
+"""First plans that are improved."""
+LINED: Final = 2
+"""Families in which lines of devices are cut into stages, where groups of one kind tell which are best."""
 FAMILIES: Final = 12
 """Families in which plans are looked for at most; those of equal microbatches come first."""
 TRIAL: Final = 10_000
 """What a trial costs beside its actions, in actions."""
-ACTIONS: Final = 8
-"""Actions timed for each unit of the problem's work, and options looked at for the bound."""
+ACTIONS: Final = 16
+"""Actions timed for each unit of the problem's work: half of them in walks from all starts, half from the best end."""
 LOOKS: Final = 12
+"""Options looked at for the bound for each unit of the work."""
 
 UNITS: Final = (8, 4, 2, 1)
 
 
-class Start(NamedTuple):
-    """A first plan of one family."""
+@dataclass(frozen=True, slots=True, order=True)
+class Start:
+    """A first plan of one family; the best one is the least."""
 
     value: float
     number: int
     chain: Chain
-    judge: Judge
+    judge: Judge = field(compare=False)
 
 
 def search(
@@ -67,17 +74,17 @@ def search(
     ground = ground_of(problem, request)
     starts = _starts(ground)
     best: list[Start] = []
-    budget = problem.work * ACTIONS // max(1, min(WALKED, len(starts)))
     work = 0
-    for start in starts[:WALKED]:
-        kin = start.judge.kin
-        stages = len(start.chain.groups)
-        trials = int(budget // (TRIAL + stages * (kin.num_microbatches + stages)))
-        walk = Walk(ground, start.judge, start.chain, start.value, source)
-        walk.run(trials)
+    walked = starts[:WALKED]
+    budget = problem.work * ACTIONS // 2
+    for start in walked:
+        ended, trials = _walked(ground, start, budget // len(walked), source)
+        best.append(ended)
         work += trials
-        best.append(Start(walk.best_value, start.number, walk.best, start.judge))
     best.sort()
+    if best:
+        best[0], trials = _walked(ground, best[0], budget, source)
+        work += trials
     step = math.inf
     if best and problem.objective == "time":
         step = best[0].value
@@ -98,21 +105,36 @@ def search(
     )
 
 
+def _walked(ground: Ground, start: Start, actions: int, source: np.random.Generator) -> tuple[Start, int]:
+    """The best plan on a walk from the start that times so many actions, and the number of trials."""
+    stages = len(start.chain.groups)
+    trials = actions // (TRIAL + stages * (start.judge.kin.num_microbatches + stages))
+    walk = Walk(ground, start.judge, start.chain, start.value, source)
+    walk.run(trials)
+    return replace(start, value=walk.best_value, chain=walk.best), trials
+
+
 def _starts(ground: Ground) -> list[Start]:
-    """The first plans of the families, best first: all with coarse units, the best ones with finer ones too."""
-    found = []
-    for number, family in enumerate(_searched(ground.request)):
-        judge = Judge(ground.costs, ground.net, family)
-        start = _best_start(ground, judge, number, _unit_sizes(ground, 2))
-        if start is not None:
-            found.append(start)
-    found.sort(key=lambda start: (start.value, start.number))
-    finer = []
-    for start in found[: 2 * WALKED]:
-        other = _best_start(ground, start.judge, start.number, _unit_sizes(ground, len(UNITS)))
-        better = start if other is None or start.value <= other.value else other
-        finer.append(_counted_start(ground, better))
-    return sorted(finer, key=lambda start: (start.value, start.number))
+    """The first plans of the families, best first, up to two of a family that come from unlike constructions.
+
+    Groups of one kind are quick to find, and tell the families apart; lines are drawn where they promise most, or in
+    all families where there are no such groups.
+    """
+    alike = []
+    judges = [Judge(ground.costs, ground.net, family) for family in _searched(ground.request)]
+    for number, judge in enumerate(judges):
+        line, _ = next(lines(ground, judge, 1))
+        found = [_better(ground, judge, number, chain, None) for chain in alike_chains(ground, line)]
+        alike += sorted(_found(found))[:1]
+    alike.sort()
+    drawn = [start.number for start in alike[:LINED]] if alike else list(range(len(judges)))
+    lined = _found([_best_start(ground, judges[n], n, _unit_sizes(ground, len(UNITS))) for n in drawn])
+    promising = sorted(lined)[: 2 * WALKED]
+    return sorted(alike + [_counted_start(ground, start) for start in promising])
+
+
+def _found(starts: Iterable[Start | None]) -> list[Start]:
+    return [start for start in starts if start is not None]
 
 
 def _counted_start(ground: Ground, start: Start) -> Start:
@@ -126,7 +148,7 @@ def _counted_start(ground: Ground, start: Start) -> Start:
     for chain in counted_chains(ground, line, 0.75 * pace, pace):
         value = judge.value(chain) if ground.permits(chain.first, chain.groups) else math.inf
         if value < start.value:
-            start = start._replace(value=value, chain=chain)
+            start = replace(start, value=value, chain=chain)
     return start
 
 
@@ -152,9 +174,14 @@ def _best_start(ground: Ground, judge: Judge, number: int, unit_sizes: list[int]
     for unit_size in unit_sizes:
         for line, units in lines(ground, judge, unit_size):
             for chain in first_chains(ground, line, units, EASED):
-                if not ground.permits(chain.first, chain.groups):
-                    continue
-                value = judge.value(chain)
-                if value < math.inf and (best is None or value < best.value):
-                    best = Start(value, number, chain, judge)
+                best = _better(ground, judge, number, chain, best)
     return best
+
+
+def _better(ground: Ground, judge: Judge, number: int, chain: Chain, best: Start | None) -> Start | None:
+    """The better one of a first plan and a chain of the same family."""
+    if not ground.permits(chain.first, chain.groups):
+        return best
+    value = judge.value(chain)
+    known = math.inf if best is None else best.value
+    return Start(value, number, chain, judge) if value < known else best

@@ -108,7 +108,7 @@ def first_chains(ground: Ground, line: Line, units: list[tuple[int, ...]], eased
     first, taken = np.zeros(most + 2, np.int64), np.zeros((most + 2, 2), np.int64)
     each = line.seconds[:, line.samples, size] + line.overhead
     high = float(each.max()) * 1.01 + 1e-12
-    low = 0.9 / float((line.unit_size / each[line.kind]).sum())  # all devices share all work
+    low = 0.9 / float((line.unit_size / np.maximum(each, 1e-12)[line.kind]).sum())  # all devices share all work
     if not least_fill(line, high, most, first, taken):
         return []
     high = min(high, 4 * low) if least_fill(line, 4 * low, most, first, taken) else high
