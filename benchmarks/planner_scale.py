@@ -32,8 +32,8 @@ CASES: Final[dict[str, tuple[Case, Replicas, int, int]]] = {
     "half-straight": (HALF, 1, 1, 1),
     "small-straight": (SMALL, 1, 1, 1),
     "half-large": (HALF_LARGE, "auto", 8, 4),
-    "large": (LARGE, "auto", 8, 4),
-    "large-straight": (replace(LARGE, batch=512), 1, 1, 4),
+    "large": (LARGE, "auto", 8, 12),
+    "large-straight": (replace(LARGE, batch=512), 1, 1, 12),
     "double-large": (DOUBLE_LARGE, "auto", 8, 4),
 }
 """Instance, devices a stage, samples of a microbatch, and the budget of work in multiples of the default."""
