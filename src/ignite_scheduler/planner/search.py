@@ -40,7 +40,7 @@ from ignite_scheduler.planner.why import reasons
 
 NUM_ALTERNATIVES = 4
 
-MANY_LAYERS = 100
+MANY_LAYERS = 160
 """Models of more layers are searched in blocks of them."""
 
 MOST_LINEAR = 2_000

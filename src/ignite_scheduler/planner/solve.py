@@ -43,6 +43,12 @@ SHAKE_FROM = 1_000
 TARGETS = (0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99)
 """Shares of the best value that nothing is proven to go below, where no narrowed tables tell where to begin."""
 
+MANY_SETS = 200
+"""Over more multisets a proof seldom ends at once: there tables are narrowed, and the bound rises rung by rung."""
+
+LITTLE_WORK = 1_500_000
+"""With less the last proof will hardly end."""
+
 RUNG = 0.3
 """Share of what is between bound and plan that the first search for a better plan looks at."""
 
@@ -243,7 +249,7 @@ def improve(
     """
     classes, first = _buffers(numbers)
     limit = _step_limit(numbers, target)
-    behind, narrowing = _behind(numbers, limit, narrowed=remember)
+    behind, narrowing = _behind(numbers, limit, narrowed=remember and _many_sets(numbers))
     spent = extent_work(numbers)
     if remember and not numbers.gpipe and limit < np.inf and spent <= budget // 4:
         extents = extent_tables(numbers, behind, limit)
@@ -292,9 +298,9 @@ def levels(numbers: Numbers, limit: float, wanted: int, behind: Floats | None = 
 def solve(numbers: Numbers, incumbent: Choice, bound: float, budget: int) -> Outcome:
     """Improve the incumbent and raise the bound until they meet or the budget is spent.
 
-    Small problems end with a short plain search that also settles ties. Otherwise tables narrowed under ever closer
-    limits raise the bound and give better plans to begin with; a search that drops near-equal suffixes looks for more,
-    and exact ones that remember suffixes raise the bound rung by rung, as each costs far more than the one below.
+    Small problems end with a short plain search that also settles ties. Otherwise a search that drops near-equal
+    suffixes looks for better plans, and exact ones that remember suffixes prove what is left: at once over few
+    multisets of devices, rung by rung over many.
     """
     incumbent, spent, complete = improve(
         numbers, incumbent, incumbent.value, min(budget, SHORT_WORK), remember=False, ties=True
@@ -302,15 +308,58 @@ def solve(numbers: Numbers, incumbent: Choice, bound: float, budget: int) -> Out
     if complete:
         return Outcome(incumbent, incumbent.value, spent)
     if spent < budget:
-        incumbent, bound, work = _narrowed_bound(numbers, incumbent, bound)
-        spent += work
-        incumbent, work, _ = improve(numbers, incumbent, incumbent.value, min(budget // 10, SLACK_WORK), slack=SLACK)
-        spent += work
-        incumbent, bound, spent = _raise_bound(numbers, incumbent, bound, spent, budget)
+        prove = _by_rungs if _many_sets(numbers) else _at_once
+        incumbent, bound, spent = prove(numbers, incumbent, bound, spent, budget)
     if bound >= incumbent.value:
         incumbent, work = _settle_ties(numbers, incumbent, max(SHORT_WORK, min(budget - spent, spent)))
         return Outcome(incumbent, incumbent.value, spent + work)
     return Outcome(incumbent, bound, spent)
+
+
+def _many_sets(numbers: Numbers) -> bool:
+    return len(numbers.num_used) > MANY_SETS
+
+
+def _at_once(numbers: Numbers, incumbent: Choice, bound: float, spent: int, budget: int) -> tuple[Choice, float, int]:
+    """The last proof first; where its share of the budget does not suffice, a gap by the shares of TARGETS."""
+    incumbent, work, _ = improve(numbers, incumbent, incumbent.value, min(budget // 10, SLACK_WORK), slack=SLACK)
+    spent += work
+    if budget < LITTLE_WORK:
+        incumbent, bound, spent = _by_targets(numbers, incumbent, bound, spent, budget)
+    incumbent, work, complete = improve(numbers, incumbent, incumbent.value, max(0, budget - spent) * 4 // 5)
+    spent += work
+    if complete:
+        return incumbent, incumbent.value, spent
+    return _by_targets(numbers, incumbent, bound, spent, budget)
+
+
+def _by_targets(
+    numbers: Numbers, incumbent: Choice, bound: float, spent: int, budget: int
+) -> tuple[Choice, float, int]:
+    """Prove that nothing is better by the shares of TARGETS, as far as the budget goes; also the work spent so far."""
+    for share_of_value in TARGETS:
+        target = incumbent.value * share_of_value
+        if spent >= budget:
+            break
+        if target <= bound:
+            continue
+        incumbent, work, complete = improve(numbers, incumbent, target, (budget - spent) // 2)
+        spent += work
+        if not complete:
+            break
+        bound = max(bound, min(target, incumbent.value))
+    return incumbent, min(bound, incumbent.value), spent
+
+
+def _by_rungs(numbers: Numbers, incumbent: Choice, bound: float, spent: int, budget: int) -> tuple[Choice, float, int]:
+    """Tables narrowed under ever closer limits first, then exact searches, each of which costs far more than the last.
+
+    The tables raise the bound and give better plans to begin with.
+    """
+    incumbent, bound, work = _narrowed_bound(numbers, incumbent, bound)
+    spent += work
+    incumbent, work, _ = improve(numbers, incumbent, incumbent.value, min(budget // 10, SLACK_WORK), slack=SLACK)
+    return _raise_bound(numbers, incumbent, bound, spent + work, budget)
 
 
 def _narrowed_bound(numbers: Numbers, incumbent: Choice, bound: float) -> tuple[Choice, float, int]:
