@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ignite_scheduler.model import (
     Batch,
@@ -88,7 +89,9 @@ def kinds() -> Iterator[tuple[str, Problem]]:
     """A small job for each kind of search."""
     free, nothing = PipelineChoice(), frozenset[str]()
     yield "chains of single devices", make_problem(make_profile(8), make_cluster(4), free, nothing)
-    yield "the same, hard to prove", make_problem(make_profile(24), make_cluster(6), free, nothing)
+    hard = make_problem(make_profile(40), make_cluster(8), free, nothing)
+    sixteen = replace(hard.job, batch=Batch(total=16, micro=2))
+    yield "the same, hard to prove", replace(hard, job=sixteen, work=300_000)
     yield "groups of devices", make_problem(make_profile(8), make_cluster(4), free, frozenset({"replicas"}))
     tight = make_cluster(4, 1.2e8)
     yield "groups under tight memory", make_problem(make_profile(8), tight, ACTIONS, ABILITIES - {"graph", "workers"})
