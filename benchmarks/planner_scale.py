@@ -26,15 +26,16 @@ from yardstick import beside, yardstick
 
 Replicas = int | Literal["auto"]
 
-CASES: Final[dict[str, tuple[Case, Replicas, int, int]]] = {
+CASES: Final[dict[str, tuple[Case, Replicas, int | None, int]]] = {
     "half": (HALF, "auto", 8, 1),
     "small": (SMALL, "auto", 8, 1),
+    "small-auto": (SMALL, "auto", None, 1),
     "half-straight": (HALF, 1, 1, 1),
     "small-straight": (SMALL, 1, 1, 1),
-    "half-large": (HALF_LARGE, "auto", 8, 4),
-    "large": (LARGE, "auto", 8, 12),
-    "large-straight": (replace(LARGE, batch=512), 1, 1, 12),
-    "double-large": (DOUBLE_LARGE, "auto", 8, 4),
+    "half-large": (HALF_LARGE, "auto", 8, 1),
+    "large": (LARGE, "auto", 8, 1),
+    "large-straight": (replace(LARGE, batch=512), 1, 1, 1),
+    "double-large": (DOUBLE_LARGE, "auto", 8, 1),
 }
 """Instance, devices a stage, samples of a microbatch, and the budget of work in multiples of the default."""
 

@@ -33,6 +33,8 @@ TRIAL: Final = 10_000
 """What a trial costs beside its actions, in actions."""
 ACTIONS: Final = 16
 """Actions timed for each unit of the problem's work: half of them in walks from all starts, half from the best end."""
+DEVICES_PER_BUDGET: Final = 80
+"""The problem's work is for so many devices; more of them get as many times that."""
 LOOKS: Final = 12
 """Options looked at for the bound for each unit of the work."""
 
@@ -76,7 +78,8 @@ def search(
     best: list[Start] = []
     work = 0
     walked = starts[:WALKED]
-    budget = problem.work * ACTIONS // 2
+    allowed = problem.work * max(1, len(ground.ids) // DEVICES_PER_BUDGET)
+    budget = allowed * ACTIONS // 2
     for start in walked:
         ended, trials = _walked(ground, start, budget // len(walked), source)
         best.append(ended)
@@ -88,7 +91,7 @@ def search(
     step = math.inf
     if best and problem.objective == "time":
         step = best[0].value
-    bound, _ = least_step(ground, request.families, step, problem.work * LOOKS)
+    bound, _ = least_step(ground, request.families, step, allowed * LOOKS)
     if problem.objective != "time":
         bound = bound * float(ground.net.rate.min()) if problem.objective == "cost" else 0.0
     method = "chains of priced stages by pace of the longest one; plan by a seeded walk on the exact step"
