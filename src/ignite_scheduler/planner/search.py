@@ -181,7 +181,7 @@ def _answer(request: Request, found: Found) -> Plan | Infeasible:
     return replace(
         bare,
         unused=unused_reasons(request, found.best, bare),
-        alternatives=tuple(alternative(problem, other) for other in others),
+        alternatives=tuple(sorted((alternative(problem, other) for other in others), key=lambda other: other.step)),
         why=reasons(problem, found.best),
     )
 

@@ -162,7 +162,7 @@ def search(problem: Problem, request: Request, incumbent: Assignment | None = No
         best=best.assignment,
         value=best.value,
         bound=bound,
-        method=f"branch and bound over chains of groups, {'complete' if complete else 'stopped by its budget of work'}",
+        method="branch and bound over chains of groups",
         complete=complete,
         others=tuple(assignment for _, assignment in sorted(best.others, key=lambda entry: entry[0])[:NUM_OTHERS]),
         work=best.work,
