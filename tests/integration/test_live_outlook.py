@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from ignite_scheduler.daemon.view import JobView, Snapshot
 from ignite_scheduler.engine.reports import Finished, Progressed, Report, Started
 from ignite_scheduler.engine.specification import GangSpec
 from ignite_scheduler.executors import process
+from ignite_scheduler.model import PipelineChoice
 from live_jobs import small_cluster, small_job, small_profile
 
 STEPS = 1000
@@ -82,7 +84,8 @@ def played(
         return ScriptedGang(spec, reports)
 
     monkeypatch.setattr(process.Gang, "start", start)
-    asked = wiring.ask(small_job(steps=STEPS, every=100), small_profile(), calibration=calibration)
+    straight = replace(small_job(steps=STEPS, every=100), pipeline=PipelineChoice(replicas=1))
+    asked = wiring.ask(straight, small_profile(), calibration=calibration)
     cluster = small_cluster(0.5, 0.5)
     return wiring.run([asked], cluster, directory=directory, calibration=calibration, watch=watch), seen
 
